@@ -1,0 +1,138 @@
+package rawjson
+
+import "bytes"
+
+// A Member is one name and value of an object, as offsets into its text.
+type Member struct {
+	Key                  []byte // unescaped; aliases the text when it has no escapes
+	Start                int    // of the key's opening quote
+	ValueStart, ValueEnd int    // of the raw value, without white space
+}
+
+// An Object is a parsed JSON object: the text and where its members are, in
+// their order there. It is made by [ParseObject] and not changed afterwards.
+type Object struct {
+	Src     []byte
+	Members []Member
+}
+
+// ParseObject validates all of src, one object with optional white space
+// around it, and finds its members. They are put into reuse, as far as its
+// capacity goes, so that a caller who keeps the slice parses without allocating;
+// only a key with escapes costs an allocation of its own.
+//
+// The error is a [*SyntaxError], or [ErrNotObject] for other JSON.
+// Duplicate keys are valid JSON (RFC 8259, section 4): see [Object.Count].
+func ParseObject(src []byte, reuse []Member) (Object, error) {
+	start := skipSpace(src, 0)
+	if start < len(src) && src[start] != '{' {
+		if err := Valid(src); err != nil {
+			return Object{}, err
+		}
+		return Object{}, ErrNotObject
+	}
+	members, i, f := scanMembers(src, start, reuse[:0])
+	if f == faultNone {
+		i, f = scanEnd(src, i)
+	}
+	if err := f.at(src, i); err != nil {
+		return Object{}, err
+	}
+	return Object{Src: src, Members: members}, nil
+}
+
+// scanMembers validates the object whose brace is at src[i].
+func scanMembers(src []byte, i int, members []Member) ([]Member, int, fault) {
+	if i >= len(src) {
+		return nil, i, faultValue
+	}
+	i = skipSpace(src, i+1)
+	if i < len(src) && src[i] == '}' {
+		return members, i + 1, faultNone
+	}
+	if cap(members) == 0 {
+		members = make([]Member, 0, 16)
+	}
+	for {
+		m, f := scanMember(src, i)
+		if f != faultNone {
+			return nil, m.ValueEnd, f
+		}
+		if len(members) == MaxMembers {
+			return nil, i, faultMembers
+		}
+		members = append(members, m)
+		i = skipSpace(src, m.ValueEnd)
+		switch {
+		case i < len(src) && src[i] == ',':
+			i = skipSpace(src, i+1)
+		case i < len(src) && src[i] == '}':
+			return members, i + 1, faultNone
+		default:
+			return nil, i, faultObject
+		}
+	}
+}
+
+// scanMember validates the member whose key starts at src[i]. On a fault its
+// offset is the member's ValueEnd.
+func scanMember(src []byte, i int) (Member, fault) {
+	if i >= len(src) || src[i] != '"' {
+		return Member{ValueEnd: i}, faultKey
+	}
+	keyEnd, f := scanString(src, i)
+	if f != faultNone {
+		return Member{ValueEnd: keyEnd}, f
+	}
+	start, f := scanColon(src, keyEnd)
+	if f != faultNone {
+		return Member{ValueEnd: start}, f
+	}
+	end, f := scanValue(src, start, 1)
+	if f != faultNone {
+		return Member{ValueEnd: end}, f
+	}
+	return Member{Key: unescape(src[i:keyEnd]), Start: i, ValueStart: start, ValueEnd: end}, faultNone
+}
+
+// unescape returns the contents of a quoted string, in place if it has no escapes.
+func unescape(raw []byte) []byte {
+	inner := raw[1 : len(raw)-1 : len(raw)-1]
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return inner
+	}
+	return AppendString(nil, raw)
+}
+
+// index returns the position of the first member named key, or -1.
+func (o Object) index(key string) int {
+	for i := range o.Members {
+		if string(o.Members[i].Key) == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// Get returns the raw value of the first member named key.
+func (o Object) Get(key string) (raw []byte, ok bool) {
+	i := o.index(key)
+	if i < 0 {
+		return nil, false
+	}
+	m := &o.Members[i]
+	return o.Src[m.ValueStart:m.ValueEnd:m.ValueEnd], true
+}
+
+// Count returns how many members are named key. More than one means that
+// receivers may disagree about which holds, whatever escapes the names were
+// written with.
+func (o Object) Count(key string) int {
+	n := 0
+	for i := range o.Members {
+		if string(o.Members[i].Key) == key {
+			n++
+		}
+	}
+	return n
+}

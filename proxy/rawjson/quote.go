@@ -1,0 +1,157 @@
+package rawjson
+
+import (
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// AppendString appends what the quoted string raw stands for, as UTF-8: escapes
+// of lone surrogates and bytes that are not UTF-8 become U+FFFD, as with
+// encoding/json. It appends nothing if raw is not a string.
+func AppendString(dst, raw []byte) []byte {
+	i := skipSpace(raw, 0)
+	if i >= len(raw) || raw[i] != '"' {
+		return dst
+	}
+	clean := utf8.Valid(raw)
+	for i++; i < len(raw); {
+		end := skipPlain(raw, i)
+		if clean {
+			dst = append(dst, raw[i:end]...)
+		} else {
+			dst = appendValid(dst, raw[i:end])
+		}
+		i = end
+		switch {
+		case i >= len(raw) || raw[i] == '"':
+			return dst
+		case raw[i] == '\\':
+			dst, i = appendEscape(dst, raw, i+1)
+		default:
+			dst = append(dst, raw[i])
+			i++
+		}
+	}
+	return dst
+}
+
+func appendValid(dst, plain []byte) []byte {
+	for len(plain) > 0 {
+		r, n := utf8.DecodeRune(plain)
+		dst = utf8.AppendRune(dst, r)
+		plain = plain[n:]
+	}
+	return dst
+}
+
+// appendEscape decodes the escape whose backslash is before raw[i].
+func appendEscape(dst, raw []byte, i int) ([]byte, int) {
+	if i >= len(raw) {
+		return dst, i
+	}
+	c := raw[i]
+	switch c {
+	case 'b':
+		c = '\b'
+	case 'f':
+		c = '\f'
+	case 'n':
+		c = '\n'
+	case 'r':
+		c = '\r'
+	case 't':
+		c = '\t'
+	case 'u':
+		r := codeUnit(raw, i+1)
+		i = min(i+5, len(raw))
+		if utf16.IsSurrogate(r) {
+			pair := utf8.RuneError
+			if i+1 < len(raw) && raw[i] == '\\' && raw[i+1] == 'u' {
+				pair = utf16.DecodeRune(r, codeUnit(raw, i+2))
+			}
+			if pair != utf8.RuneError {
+				i = min(i+6, len(raw))
+			}
+			r = pair
+		}
+		return utf8.AppendRune(dst, r), i
+	}
+	return append(dst, c), i + 1
+}
+
+// codeUnit decodes the four hexadecimal digits at raw[i], U+FFFD if there are none.
+func codeUnit(raw []byte, i int) rune {
+	if i+4 > len(raw) {
+		return utf8.RuneError
+	}
+	var r rune
+	for _, c := range raw[i : i+4] {
+		d := unhex(c)
+		if d < 0 {
+			return utf8.RuneError
+		}
+		r = r<<4 | d
+	}
+	return r
+}
+
+func unhex(c byte) rune {
+	switch {
+	case c-'0' <= 9:
+		return rune(c - '0')
+	case (c|0x20)-'a' <= 5:
+		return rune((c|0x20)-'a') + 10
+	}
+	return -1
+}
+
+// Quote appends s as a JSON string. Only what RFC 8259, section 7, demands is
+// escaped: quotes, backslashes and control characters, not '<', '>' and '&'.
+// Bytes that are not UTF-8 become U+FFFD.
+func Quote(dst []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	for len(s) > 0 {
+		n := plainPrefix(s)
+		dst = append(dst, s[:n]...)
+		if s = s[n:]; s == "" {
+			break
+		}
+		c := s[0]
+		if c >= utf8.RuneSelf {
+			r, n := utf8.DecodeRuneInString(s)
+			dst = utf8.AppendRune(dst, r)
+			s = s[n:]
+			continue
+		}
+		s = s[1:]
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\b':
+			dst = append(dst, `\b`...)
+		case '\f':
+			dst = append(dst, `\f`...)
+		case '\n':
+			dst = append(dst, `\n`...)
+		case '\r':
+			dst = append(dst, `\r`...)
+		case '\t':
+			dst = append(dst, `\t`...)
+		default:
+			dst = append(dst, `\u00`...)
+			dst = append(dst, hex[c>>4], hex[c&15])
+		}
+	}
+	return append(dst, '"')
+}
+
+// plainPrefix returns the length of the printable ASCII at the start of s that
+// needs no escape.
+func plainPrefix(s string) int {
+	i := 0
+	for i < len(s) && s[i] >= 0x20 && s[i] < utf8.RuneSelf && s[i] != '"' && s[i] != '\\' {
+		i++
+	}
+	return i
+}

@@ -1,0 +1,291 @@
+package rawjson
+
+import "fmt"
+
+// A fault is why scanning stopped. Scanning functions return it with the offset
+// of the offending byte, and only the outermost caller makes an error of them,
+// so that valid text costs no allocation.
+type fault uint8
+
+const (
+	faultNone fault = iota
+	faultValue
+	faultKey
+	faultColon
+	faultObject
+	faultArray
+	faultDigit
+	faultLiteral
+	faultEscape
+	faultHex
+	faultString
+	faultTrailing
+	faultDepth
+	faultMembers
+)
+
+// want is what the grammar asks for in the place of the fault.
+func (f fault) want() string {
+	switch f {
+	case faultKey:
+		return "a string as key"
+	case faultColon:
+		return "':'"
+	case faultObject:
+		return "',' or '}'"
+	case faultArray:
+		return "',' or ']'"
+	case faultDigit:
+		return "a digit"
+	case faultLiteral:
+		return "true, false or null"
+	case faultEscape:
+		return "one of \"\\/bfnrtu after a backslash"
+	case faultHex:
+		return "four hexadecimal digits after \\u"
+	case faultString:
+		return "control characters in strings to be escaped"
+	case faultTrailing:
+		return "nothing after the value"
+	case faultNone, faultValue, faultDepth, faultMembers:
+	}
+	return "a value"
+}
+
+// at returns the fault at offset i of src as an error, nil for faultNone.
+func (f fault) at(src []byte, i int) error {
+	switch {
+	case f == faultNone:
+		return nil
+	case f == faultDepth:
+		return &SyntaxError{int64(i), fmt.Sprintf("nested deeper than %d levels", MaxDepth)}
+	case f == faultMembers:
+		return &SyntaxError{int64(i), fmt.Sprintf("more than %d members", MaxMembers)}
+	case i >= len(src) && f == faultString:
+		return &SyntaxError{int64(len(src)), "unexpected end of text in a string"}
+	case i >= len(src):
+		return &SyntaxError{int64(len(src)), "unexpected end of text, want " + f.want()}
+	case src[i] >= 0x80:
+		return &SyntaxError{int64(i), fmt.Sprintf("unexpected byte 0x%02x, want %s", src[i], f.want())}
+	}
+	return &SyntaxError{int64(i), fmt.Sprintf("unexpected %q, want %s", rune(src[i]), f.want())}
+}
+
+// nesting remembers which of the open values are objects, one bit a level. It
+// is of fixed size, so that no input can grow the goroutine's stack.
+type nesting [MaxDepth/64 + 1]uint64
+
+func (n *nesting) set(depth int, object bool) {
+	bit := uint64(1) << (depth % 64)
+	if object {
+		n[depth/64] |= bit
+	} else {
+		n[depth/64] &^= bit
+	}
+}
+
+func (n *nesting) object(depth int) bool {
+	return n[depth/64]>>(depth%64)&1 != 0
+}
+
+// scanValue validates the value that starts at src[i], inside depth others, and
+// returns the offset after it.
+func scanValue(src []byte, i, depth int) (int, fault) {
+	if i < len(src) && (src[i] == '{' || src[i] == '[') {
+		return scanNested(src, i, depth)
+	}
+	return scanScalar(src, i)
+}
+
+// scanNested validates the object or array whose bracket is at src[i].
+func scanNested(src []byte, i, depth int) (int, fault) {
+	var open nesting
+	base := depth
+values:
+	for { // i is at the start of a value
+		var f fault
+		if i < len(src) && (src[i] == '{' || src[i] == '[') {
+			if depth == MaxDepth {
+				return i, faultDepth
+			}
+			object := src[i] == '{'
+			depth++
+			open.set(depth, object)
+			i = skipSpace(src, i+1)
+			if i >= len(src) || src[i] != closing(object) {
+				if object {
+					i, f = scanKey(src, i)
+				}
+				if f != faultNone {
+					return i, f
+				}
+				continue
+			}
+		} else if i, f = scanScalar(src, i); f != faultNone {
+			return i, f
+		}
+
+		for depth > base { // i is behind a value, or at the bracket of an empty one
+			i = skipSpace(src, i)
+			object := open.object(depth)
+			switch {
+			case i < len(src) && src[i] == closing(object):
+				i++
+				depth--
+			case i < len(src) && src[i] == ',':
+				i = skipSpace(src, i+1)
+				if !object {
+					continue values
+				}
+				if i, f = scanKey(src, i); f != faultNone {
+					return i, f
+				}
+				continue values
+			case object:
+				return i, faultObject
+			default:
+				return i, faultArray
+			}
+		}
+		return i, faultNone
+	}
+}
+
+func closing(object bool) byte {
+	if object {
+		return '}'
+	}
+	return ']'
+}
+
+func scanScalar(src []byte, i int) (int, fault) {
+	if i >= len(src) {
+		return i, faultValue
+	}
+	switch src[i] {
+	case '"':
+		return scanString(src, i)
+	case 't':
+		return scanLiteral(src, i, "true")
+	case 'f':
+		return scanLiteral(src, i, "false")
+	case 'n':
+		return scanLiteral(src, i, "null")
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return scanNumber(src, i)
+	}
+	return i, faultValue
+}
+
+// scanKey validates the key and colon at src[i] and returns the offset of the value.
+func scanKey(src []byte, i int) (int, fault) {
+	if i >= len(src) || src[i] != '"' {
+		return i, faultKey
+	}
+	i, f := scanString(src, i)
+	if f != faultNone {
+		return i, f
+	}
+	return scanColon(src, i)
+}
+
+func scanColon(src []byte, i int) (int, fault) {
+	i = skipSpace(src, i)
+	if i >= len(src) || src[i] != ':' {
+		return i, faultColon
+	}
+	return skipSpace(src, i+1), faultNone
+}
+
+// scanEnd makes sure that nothing but white space follows src[i].
+func scanEnd(src []byte, i int) (int, fault) {
+	if i = skipSpace(src, i); i < len(src) {
+		return i, faultTrailing
+	}
+	return i, faultNone
+}
+
+func scanLiteral(src []byte, i int, word string) (int, fault) {
+	for k := range len(word) {
+		if i+k >= len(src) || src[i+k] != word[k] {
+			return i + k, faultLiteral
+		}
+	}
+	return i + len(word), faultNone
+}
+
+// scanNumber follows RFC 8259, section 6.
+func scanNumber(src []byte, i int) (int, fault) {
+	if src[i] == '-' {
+		i++
+	}
+	if i < len(src) && src[i] == '0' {
+		i++
+	} else {
+		n := skipDigits(src, i)
+		if n == i {
+			return i, faultDigit
+		}
+		i = n
+	}
+	if i < len(src) && src[i] == '.' {
+		n := skipDigits(src, i+1)
+		if n == i+1 {
+			return n, faultDigit
+		}
+		i = n
+	}
+	if i < len(src) && src[i]|0x20 == 'e' {
+		i++
+		if i < len(src) && (src[i] == '+' || src[i] == '-') {
+			i++
+		}
+		n := skipDigits(src, i)
+		if n == i {
+			return i, faultDigit
+		}
+		i = n
+	}
+	return i, faultNone
+}
+
+func skipDigits(src []byte, i int) int {
+	for i < len(src) && src[i]-'0' <= 9 {
+		i++
+	}
+	return i
+}
+
+// scanString follows RFC 8259, section 7, from the opening quote at src[i].
+func scanString(src []byte, i int) (int, fault) {
+	i++
+	for {
+		i = skipPlain(src, i)
+		if i >= len(src) {
+			return i, faultString
+		}
+		switch src[i] {
+		case '"':
+			return i + 1, faultNone
+		case '\\':
+			if i++; i >= len(src) {
+				return i, faultEscape
+			}
+			switch src[i] {
+			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+				i++
+			case 'u':
+				for k := 1; k <= 4; k++ {
+					if i+k >= len(src) || unhex(src[i+k]) < 0 {
+						return i + k, faultHex
+					}
+				}
+				i += 5
+			default:
+				return i, faultEscape
+			}
+		default:
+			return i, faultString
+		}
+	}
+}
