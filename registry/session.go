@@ -1,0 +1,251 @@
+package registry
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Session is one rollout. Its methods may be called by any number of goroutines, also after it has ended.
+type Session struct {
+	// These do not change once the session is registered.
+	id         string
+	number     uint64 // sessions registered later have higher ones
+	registry   *Registry
+	entry      *entry
+	conditions []StopCondition
+	digest     [32]byte
+	createdAt  time.Time
+	settled    chan struct{} // closed when the session has begun to end and no call may still record itself
+	buried     chan struct{} // closed when the end is complete
+
+	gate  gate
+	pace  pace
+	store store
+
+	ended   atomic.Pointer[EndedError] // set with state
+	read    atomic.Bool                // the trace was read, and nothing was added since
+	updates sync.Mutex                 // held by the one that updates the session
+
+	mu            sync.Mutex
+	spec          *Spec // replaced, never changed
+	settings      *Settings
+	state         State
+	stopCondition string
+	durationOver  bool // and its calls were cancelled
+	refusedTurn   bool // a call was refused only because calls in flight had taken the last turns
+	endedAt       time.Time
+	final         *Summary // once the trace is sealed
+	expiresAt     time.Time
+
+	calls    map[*Call]struct{} // waiting, or in flight
+	inflight int                // calls in flight
+	reserved int                // calls in flight that have not become a turn or a failed call
+
+	turns         []*Turn
+	continuations map[uint64]int // to the newest turn with a choice of this hash
+	failures      failureLog
+	usage         TotalUsage
+	lastContext   int64 // tokens of the newest turn's prompt and completion
+	modelTime     time.Duration
+	versions      VersionRange
+	lastError     *CallError
+	firstCallAt   time.Time
+	lastCallAt    time.Time
+}
+
+// newSession makes a session of a valid spec, which it keeps.
+func newSession(r *Registry, spec *Spec) *Session {
+	now := time.Now()
+	spec.Lease = cmp.Or(spec.Lease, r.options.Lease)
+	s := &Session{
+		id: spec.ID, registry: r, createdAt: now, conditions: spec.StopConditions, digest: spec.Digest,
+		settled: make(chan struct{}), buried: make(chan struct{}),
+		store: store{memory: &r.memory},
+		state: StateActive, expiresAt: spec.expiry(now),
+		calls: make(map[*Call]struct{}),
+	}
+	s.entry = &entry{id: s.id, session: s}
+	s.entry.alarm.owner = s.entry
+	s.apply(spec)
+	return s
+}
+
+// apply makes spec the session's.
+func (s *Session) apply(spec *Spec) {
+	s.spec, s.settings = spec, spec.settings()
+	s.refusedTurn = false
+	limit, perSecond := 0, 0.0
+	if spec.Limits.MaxInflight != nil {
+		limit = *spec.Limits.MaxInflight
+	}
+	if spec.Limits.RequestsPerSecond != nil {
+		perSecond = *spec.Limits.RequestsPerSecond
+	}
+	s.gate.setLimit(limit)
+	s.pace.set(perSecond)
+}
+
+// ID returns the session's id.
+func (s *Session) ID() string { return s.id }
+
+// State returns the session's state.
+func (s *Session) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// Spec returns a copy of what the session was registered with and updated to. It has no secret.
+func (s *Session) Spec() Spec {
+	s.mu.Lock()
+	spec := s.spec
+	s.mu.Unlock()
+	return spec.clone()
+}
+
+// Summary returns the session at this moment. Its labels, metadata and failed calls must not be changed.
+func (s *Session) Summary() Summary {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.summary()
+}
+
+func (s *Session) summary() Summary {
+	if s.final != nil {
+		return *s.final
+	}
+	summary := Summary{
+		ID: s.id, State: s.state, StopCondition: s.stopCondition,
+		Turns: len(s.turns), Usage: s.usage, FailedCalls: maps.Clone(s.failures.byKind), Inflight: s.inflight,
+		ModelTime: s.modelTime, WeightVersion: s.versions, LastError: s.lastError,
+		Labels: s.spec.Labels, Metadata: s.spec.Metadata, Placement: s.spec.Placement,
+		CreatedAt: s.createdAt, ExpiresAt: s.expiresAt, FirstCallAt: s.firstCallAt, LastCallAt: s.lastCallAt, EndedAt: s.endedAt,
+	}
+	if ended := s.ended.Load(); ended != nil {
+		summary.EndReason = ended.Reason
+	}
+	return summary
+}
+
+// Update changes the session's limits, labels, metadata, model, upstream, affinity, sampling and lease by what change does to a copy of
+// its spec; anything else stays as it is. That holds for calls admitted afterwards, and renews the lease. An update never makes a
+// stopped session active again. The error is change's, an [InvalidError] or an [EndedError]; nothing has changed then.
+//
+// Updates come one after another. change must not update the same session.
+func (s *Session) Update(change func(*Spec) error) error {
+	s.updates.Lock()
+	defer s.updates.Unlock()
+	if ended := s.ended.Load(); ended != nil {
+		return ended
+	}
+	next := s.Spec()
+	if err := change(&next); err != nil {
+		return err
+	}
+	if err := next.validate(); err != nil {
+		return err
+	}
+	return s.replace(next.clone())
+}
+
+func (s *Session) replace(next Spec) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ended := s.ended.Load(); ended != nil {
+		return ended
+	}
+	next.ID, next.Digest, next.Placement, next.StopConditions = s.id, s.digest, s.spec.Placement, s.conditions
+	next.Lease = cmp.Or(next.Lease, s.registry.options.Lease)
+	s.apply(&next)
+	s.renew(time.Now())
+	s.registry.schedule.set(&s.entry.alarm, s.nextDeadline())
+	return nil
+}
+
+// Renew renews the lease, as a heartbeat does, and returns when it runs out now. The error is an [EndedError].
+func (s *Session) Renew() (expires time.Time, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ended := s.ended.Load(); ended != nil {
+		return time.Time{}, ended
+	}
+	s.renew(time.Now())
+	return s.expiresAt, nil
+}
+
+func (s *Session) renew(now time.Time) { s.expiresAt = s.spec.expiry(now) }
+
+// Stop makes the session take no more turns, under the given condition or [ConditionAdmin]. Calls that wait are sent away, calls in
+// flight go on unless cancel is true. A session that is stopped already keeps its condition. The error is an [EndedError].
+func (s *Session) Stop(condition string, cancel bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ended := s.ended.Load(); ended != nil {
+		return ended
+	}
+	s.stop(cmp.Or(condition, ConditionAdmin), cancel)
+	return nil
+}
+
+// Rotate gives the session a new secret and returns it. The old one is unknown at once. The error is an [EndedError].
+func (s *Session) Rotate() (secret string, err error) {
+	secret = newSecret()
+	hash := hashSecret(secret)
+	r := s.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ended := s.ended.Load(); ended != nil {
+		return "", ended
+	}
+	delete(r.bySecret, s.entry.secret)
+	s.entry.secret = hash
+	r.bySecret[hash] = s.entry
+	return secret, nil
+}
+
+// Trace is everything a session has recorded. It is the caller's, but for what it points to.
+type Trace struct {
+	Summary     Summary
+	Turns       []*Turn
+	FailedCalls []*FailedCall // the first and the last hundred
+	FailedTotal int64         // how many there were
+}
+
+// Trace returns what the session has recorded so far, as of one moment, and marks it as read.
+func (s *Session) Trace() Trace {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.read.Store(true)
+	return Trace{
+		Summary: s.summary(), Turns: slices.Clone(s.turns),
+		FailedCalls: s.failures.kept(), FailedTotal: s.failures.total,
+	}
+}
+
+// Turn returns the turn with this index. The error is [ErrNotFound].
+func (s *Session) Turn(index int) (*Turn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if index < 0 || index >= len(s.turns) {
+		return nil, ErrNotFound
+	}
+	return s.turns[index], nil
+}
+
+func (s *Session) matches(state State, stopCondition string, labels map[string]string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state != "" && s.state != state || stopCondition != "" && s.stopCondition != stopCondition {
+		return false
+	}
+	for key, value := range labels {
+		if got, ok := s.spec.Labels[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,211 @@
+package registry
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// memory counts what all traces take.
+type memory struct {
+	limit      int64 // 0 is none
+	bytes      atomic.Int64
+	workspaces sync.Pool // of *workspace
+}
+
+func (m *memory) over() bool { return m.limit > 0 && m.bytes.Load() > m.limit }
+
+// workspace is memory for adding one record, to be used again for another.
+type workspace struct {
+	walker
+	contents []content
+	rest     []byte
+	prefixes []int // how much of each content the base has at its start
+	tried    []int // the same for another record
+}
+
+func (m *memory) workspace() *workspace {
+	if w, ok := m.workspaces.Get().(*workspace); ok {
+		return w
+	}
+	return new(workspace)
+}
+
+// baseCandidates is how many of a session's latest records a new one is compared with. Sub-agents that take turns have as many
+// conversations that grow side by side.
+const baseCandidates = 8
+
+// store keeps the requests of one session by their exact bytes, each as what it has beyond an earlier one. An agent sends its whole
+// conversation with every turn, so that T turns take memory for T messages and not for T²/2.
+type store struct {
+	memory *memory
+
+	mu      sync.Mutex
+	bytes   int64     // what memory was told
+	recent  []*record // oldest first, at most baseCandidates
+	dropped bool
+}
+
+// add keeps a copy of body. The caller owns the record and gives it back with release.
+func (s *store) add(body []byte, spans []Part) *record {
+	w := s.memory.workspace()
+	defer s.memory.workspaces.Put(w)
+	w.split(body, spans)
+	defer clear(w.contents)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	base := s.nearest(w)
+	r := &record{fields: make([]field, len(w.contents))}
+	cost := int64(recordOverhead + fieldOverhead*len(r.fields))
+	for i, c := range w.contents {
+		p, added := w.derive(base.field(c.key), w.prefixes[i], c.bytes)
+		r.fields[i] = field{key: c.key, at: c.at, part: p}
+		cost += added
+	}
+	p, added := w.deriveRest(s.restBase(base))
+	r.rest = p
+	s.charge(cost + added)
+
+	if len(s.recent) == baseCandidates {
+		s.recent = slices.Delete(s.recent, 0, 1)
+	}
+	s.recent = append(s.recent, r)
+	return r
+}
+
+// release gives back what no other record is made of. r may be nil.
+func (s *store) release(r *record) {
+	if r == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.letGo(r)
+}
+
+// exchange counts what was received for a failed call, and gives back the one whose place it took, if there is one.
+func (s *store) exchange(added, dropped *FailedCall) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.charge(added.cost())
+	if dropped != nil {
+		s.charge(-dropped.cost())
+		s.letGo(dropped.request)
+	}
+}
+
+func (s *store) letGo(r *record) {
+	if r == nil {
+		return
+	}
+	s.recent = slices.DeleteFunc(s.recent, func(kept *record) bool { return kept == r })
+	freed := int64(recordOverhead + fieldOverhead*len(r.fields))
+	freed += letGo(r.rest)
+	for _, f := range r.fields {
+		freed += letGo(f.part)
+	}
+	s.charge(-freed)
+}
+
+// grow counts bytes that are kept beside the requests.
+func (s *store) grow(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.charge(int64(n))
+}
+
+// drop gives everything back. What is still added is not counted any more.
+func (s *store) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.charge(-s.bytes)
+	s.dropped = true
+	s.recent = nil
+}
+
+func (s *store) charge(n int64) {
+	if !s.dropped {
+		s.bytes += n
+		s.memory.bytes.Add(n)
+	}
+}
+
+// nearest returns the recent record that has most in common with w.contents, nil if none has enough, and sets w.prefixes.
+func (s *store) nearest(w *workspace) *record {
+	n := len(w.contents)
+	w.prefixes = append(w.prefixes[:0], make([]int, n)...)
+	w.tried = append(w.tried[:0], make([]int, n)...)
+	var base, last *record
+	most := minShared - 1
+	for _, r := range slices.Backward(s.recent) {
+		total, whole := 0, n > 0
+		for i, c := range w.contents {
+			p := r.field(c.key)
+			if last == nil || last.field(c.key) != p {
+				w.tried[i] = w.commonPrefix(p, c.bytes)
+			}
+			total += w.tried[i]
+			// One byte less is the closing bracket of a list that has grown.
+			whole = whole && p != nil && w.tried[i] >= p.length-1
+		}
+		last = r
+		if total > most {
+			base, most = r, total
+			copy(w.prefixes, w.tried)
+		}
+		if whole {
+			break
+		}
+	}
+	return base
+}
+
+// restBase returns the part that resembles most what is between the fields, nil if there is none.
+func (s *store) restBase(base *record) *part {
+	switch {
+	case base != nil:
+		return base.rest
+	case len(s.recent) > 0:
+		return s.recent[len(s.recent)-1].rest
+	default:
+		return nil
+	}
+}
+
+func (w *workspace) deriveRest(base *part) (*part, int64) {
+	return w.derive(base, w.commonPrefix(base, w.rest), w.rest)
+}
+
+// derive returns a part with the contents b that shares prefix bytes, and perhaps a suffix, with base, and what it costs. A part that
+// is equal to its base is its base.
+func (w *walker) derive(base *part, prefix int, b []byte) (*part, int64) {
+	if base != nil && prefix == base.length && prefix == len(b) {
+		base.refs++
+		return base, 0
+	}
+	suffix := w.commonSuffix(base, b, prefix)
+	if prefix+suffix < minShared {
+		base, prefix, suffix = nil, 0, 0
+	} else {
+		base.refs++
+	}
+	p := &part{
+		base: base, prefix: prefix, suffix: suffix, length: len(b), refs: 1,
+		middle: bytes.Clone(b[prefix : len(b)-suffix]),
+	}
+	return p, p.cost()
+}
+
+// letGo takes one reference from p and returns what that frees: p if it was the last, then perhaps its base, and so on.
+func letGo(p *part) (freed int64) {
+	for ; p != nil; p = p.base {
+		p.refs--
+		if p.refs > 0 {
+			break
+		}
+		freed += p.cost()
+	}
+	return freed
+}

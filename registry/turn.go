@@ -1,0 +1,120 @@
+package registry
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Turn is one model call that was answered, as it was recorded. Apart from what [Turn.SetDelivered] says it does not change.
+type Turn struct {
+	Index  int
+	Parent *int // the turn whose conversation this one continues, nil if there is none
+
+	Dialect           string
+	Route             string
+	Model             string // as it was sent upstream; if the request named none, as it was answered
+	RequestID         string
+	UpstreamRequestID string
+	Attempt           int
+	Upstream          string
+	Replica           string
+
+	Status        int
+	Response      []byte // the exact bytes received; must not be changed
+	Stream        bool   // Response is a stream of events
+	Choices       []Choice
+	Usage         *Usage // nil if upstream reported none
+	WeightVersion VersionSpan
+
+	StartedAt        time.Time
+	TimeToFirstEvent time.Duration
+	Duration         time.Duration
+
+	request       *record
+	contextTokens int64 // of prompt and completion; the nearest ancestor's if this turn's are unknown
+	delivered     atomic.Int32
+}
+
+// The states of Turn.delivered.
+const (
+	deliveryUnknown = iota
+	deliverySucceeded
+	deliveryFailed
+)
+
+// Request returns the exact bytes that were sent upstream, in a new slice.
+func (t *Turn) Request() []byte { return t.request.bytes() }
+
+// RequestSize returns the length of what Request returns.
+func (t *Turn) RequestSize() int { return t.request.size() }
+
+// Delivered says whether the last byte was written to the harness, nil if that is not known yet.
+func (t *Turn) Delivered() *bool {
+	switch t.delivered.Load() {
+	case deliverySucceeded:
+		return new(true)
+	case deliveryFailed:
+		return new(false)
+	default:
+		return nil
+	}
+}
+
+// SetDelivered says whether the last byte was written to the harness.
+func (t *Turn) SetDelivered(delivered bool) {
+	if delivered {
+		t.delivered.Store(deliverySucceeded)
+	} else {
+		t.delivered.Store(deliveryFailed)
+	}
+}
+
+// Usage is what upstream says a turn took. InputTokens has the cached ones in it, OutputTokens those of reasoning.
+type Usage struct {
+	InputTokens     int64
+	OutputTokens    int64
+	CachedTokens    int64
+	ReasoningTokens int64
+}
+
+// Choice is one answer of a turn.
+type Choice struct {
+	Index        int
+	FinishReason string
+	Text         func() string // what stop conditions look at, if there are any; nil is no text, and a recorded turn has none
+	ToolCalls    []string      // names of the tools it calls
+	Continuation uint64        // hash of the request's messages and this choice; 0 is none
+}
+
+// Request is a call as it goes upstream.
+type Request struct {
+	Body []byte // copied as far as it is new
+	// Shared are the spans of Body that are likely to be the same, or to grow, from request to request: ascending, without overlap.
+	Shared []Part
+	// Prefixes are the hashes of the conversation after each message, to be found among the Continuation of earlier turns.
+	Prefixes []uint64
+	Model    string
+}
+
+// Part is the value of a top-level field in a request's body.
+type Part struct {
+	Key        string
+	Start, End int
+}
+
+// Response is a call as it came back.
+type Response struct {
+	Status            int
+	Body              []byte // the exact bytes received; the registry keeps the slice
+	Stream            bool
+	Model             string
+	UpstreamRequestID string
+	Upstream          string
+	Replica           string
+	Usage             *Usage
+	Choices           []Choice
+	WeightVersion     VersionSpan
+	StartedAt         time.Time
+	TimeToFirstEvent  time.Duration
+	Duration          time.Duration
+}
