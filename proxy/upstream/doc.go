@@ -1,0 +1,18 @@
+// Package upstream sends calls to the model APIs that muxproxy stands in front
+// of.
+//
+// An [Upstream] is a named API with one or more replicas. Calls of one affinity
+// stay on one replica, so that its prefix cache is warm, unless it is out or
+// carries more than its share. A replica is taken out when it cannot be
+// connected to, when it answers five calls in a row with a 5xx or a broken
+// connection, or when its /health fails three times; it comes back by itself.
+// Slow answers, 4xx, 429 and clients that leave never count against it. When
+// failed calls alone have taken out all replicas, calls go to them all the same:
+// one rollout's errors must not take the upstream from the others.
+//
+// A call is moved to another replica, or sent again on another connection, only
+// as long as not one byte of it was written: afterwards a generation may have
+// begun, and the failure is the caller's to report.
+//
+// A [Set] holds all upstreams and can be changed while calls run.
+package upstream

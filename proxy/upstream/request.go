@@ -1,0 +1,250 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// Request is one call to be sent.
+type Request struct {
+	Method string
+	// Path is the canonical route in its escaped form: /v1/chat/completions.
+	Path string
+	// RawQuery goes up as it is.
+	RawQuery string
+	// Header is what of the harness's header goes up. Send changes it, and owns
+	// it from then on. Credentials in it are removed.
+	Header http.Header
+	// Body is sent as it is. It must not change while the call runs.
+	Body []byte
+	// Affinity keeps calls together on one replica; empty spreads them.
+	Affinity string
+	// SessionHeader, when not empty, names the header that carries Affinity.
+	SessionHeader string
+}
+
+// Response is a replica's answer. Its Body must be closed, which frees the call's
+// place on the replica; closing it again does nothing.
+type Response struct {
+	*http.Response
+	// Replica is the name of the replica that answered.
+	Replica string
+	// Version is the replica's weight version when the call was sent.
+	Version registry.Version
+	// CurrentVersion gives the replica's weight version as it is now.
+	CurrentVersion func() registry.Version
+}
+
+// Send sends the call to a replica and returns when the header of the answer is
+// there. It moves on to another replica as long as nothing was written. There is
+// no time limit but that of connecting: ctx ends the call, body included, and its
+// cause is then the error. Otherwise the error is an *[UnavailableError], a
+// *[DialError], or what broke the call after it was sent.
+func (u *Upstream) Send(ctx context.Context, r *Request) (*Response, error) {
+	var tried []*replica
+	var last *DialError
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		p, wait, ok := u.pick(r.Affinity, tried)
+		switch {
+		case ok:
+		case last != nil:
+			return nil, last
+		default:
+			return nil, &UnavailableError{Upstream: u.name, RetryAfter: wait}
+		}
+		res, err := p.send(ctx, r)
+		if last, ok = errors.AsType[*DialError](err); !ok {
+			return res, err
+		}
+		tried = append(tried, p.replica)
+	}
+}
+
+// send makes the call on the replica. Whenever it fails it has given the place
+// back.
+func (p place) send(ctx context.Context, r *Request) (*Response, error) {
+	out := newCall(p.pool)
+	res, err := p.roundTrip(out.context(ctx), r, out)
+	out.route.settle()
+	code := ""
+	switch {
+	case err == nil:
+		code = strconv.Itoa(res.StatusCode)
+		p.observe(func(h *health, now time.Time) bool {
+			back := p.trial && h.dialed(now) // on a connection that was there before
+			if res.StatusCode >= http.StatusInternalServerError {
+				return h.failed(now, "status "+code) || back
+			}
+			h.answered()
+			return back
+		})
+	case ctx.Err() != nil:
+		code, err = CodeCanceled, context.Cause(ctx)
+	case isDialError(err):
+		code = CodeDialError
+	case out.conn == nil: // a proxy's handshake, or a header that cannot be sent: perhaps not the replica's fault
+		code, err = CodeDialError, &DialError{Replica: p.target.replica, Err: err}
+	case out.unused():
+		code, err = CodeDialError, p.dialFailed(err)
+	default:
+		code = CodeConnectionError
+		p.observe(func(h *health, now time.Time) bool { return h.failed(now, err.Error()) })
+		err = fmt.Errorf("call replica %s: %w", p.target.replica, err)
+	}
+	if p.trial {
+		p.observe(func(h *health, _ time.Time) bool { h.trial = false; return false })
+	}
+	if done := p.upstream.options.Observer.Done; done != nil {
+		done(p.upstream.name, code)
+	}
+	if err != nil {
+		p.release()
+		return nil, err
+	}
+	out.body = body{ReadCloser: res.Body, place: p}
+	res.Body = &out.body
+	out.response = Response{Response: res, Replica: p.target.replica, Version: p.version, CurrentVersion: p.currentVersion}
+	return &out.response, nil
+}
+
+// roundTrip sends the request again as long as all it meets are connections that
+// the replica closed while they were idle. net/http does most of that, but gives
+// up when it learns of the close between taking the connection and writing.
+func (p place) roundTrip(ctx context.Context, r *Request, out *call) (*http.Response, error) {
+	p.setHeader(r)
+	url := p.target.url(r.Path, r.RawQuery)
+	for {
+		req := (&http.Request{
+			Method: r.Method,
+			URL:    url,
+			Host:   p.settings.host,
+			Header: r.Header,
+		}).WithContext(ctx)
+		if len(r.Body) > 0 {
+			// net/http knows this type to be in memory, and so sends header and
+			// body together; with GetBody it may send it again on another
+			// connection when nothing was written.
+			req.ContentLength = int64(len(r.Body))
+			req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.Body)), nil }
+			req.Body, _ = req.GetBody()
+		}
+		out.conn, out.reused = nil, false
+		res, err := p.pool.transport.RoundTrip(req)
+		if err == nil || ctx.Err() != nil || !out.reused || !out.unused() {
+			return res, err
+		}
+	}
+}
+
+// setHeader replaces the harness's credentials by the upstream's.
+func (p place) setHeader(r *Request) {
+	if r.Header == nil {
+		r.Header = make(http.Header)
+	}
+	h := r.Header
+	delete(h, "Authorization")
+	delete(h, "X-Api-Key")
+	delete(h, "Api-Key")
+	if _, ok := h["User-Agent"]; !ok {
+		h["User-Agent"] = nil // or net/http sends its own
+	}
+	// With a header of these names net/http takes a POST to be repeatable, and
+	// sends it again although a generation may have begun.
+	for _, name := range [...][2]string{{"Idempotency-Key", "idempotency-key"}, {"X-Idempotency-Key", "x-idempotency-key"}} {
+		if v, ok := h[name[0]]; ok {
+			delete(h, name[0])
+			h[name[1]] = v
+		}
+	}
+	if r.SessionHeader != "" && r.Affinity != "" {
+		h.Set(r.SessionHeader, r.Affinity)
+	}
+	if p.target.basic != nil {
+		h["Authorization"] = p.target.basic
+	}
+	if p.settings.version != nil && h.Get("Anthropic-Version") == "" {
+		h["Anthropic-Version"] = p.settings.version
+	}
+	for _, f := range p.settings.header {
+		h[f.key] = f.values
+	}
+}
+
+// call is what one attempt needs, in one piece of memory.
+type call struct {
+	trace    httptrace.ClientTrace
+	route    route
+	conn     *conn
+	before   int64 // bytes written to conn before this call
+	reused   bool
+	body     body
+	response Response
+}
+
+func newCall(p *pool) *call {
+	c := &call{route: route{pool: p}}
+	c.trace.GetConn = c.getConn
+	c.trace.GotConn = c.gotConn
+	return c
+}
+
+// context tells the call about the connections of requests made with it.
+func (c *call) context(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(context.WithValue(ctx, routeKey{}, &c.route), &c.trace)
+}
+
+func (c *call) getConn(string) { c.route.settled.Store(false) }
+
+func (c *call) gotConn(info httptrace.GotConnInfo) {
+	c.route.settle()
+	inner := info.Conn
+	if t, ok := inner.(*tls.Conn); ok {
+		inner = t.NetConn()
+	}
+	c.conn, _ = inner.(*conn)
+	c.reused = info.Reused
+	if c.conn != nil {
+		c.before = c.conn.written.Load()
+	}
+}
+
+// unused reports whether the call failed because its connection was closed before
+// anything was written to it. It may be asked once the call has failed.
+func (c *call) unused() bool {
+	return c.conn != nil && c.conn.closed.Load() && c.conn.written.Load() == c.before
+}
+
+// body frees the call's place when it is closed.
+type body struct {
+	io.ReadCloser
+	place  place
+	closed atomic.Bool
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	if b.closed.Swap(true) {
+		return nil
+	}
+	defer b.place.release()
+	return b.ReadCloser.Close()
+}
+
+func isDialError(err error) bool {
+	_, ok := errors.AsType[*DialError](err)
+	return ok
+}

@@ -1,0 +1,159 @@
+package upstream
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// Upstream is a named model API. Its methods may be called concurrently, also
+// while its configuration is replaced; a call keeps the one it was sent with.
+type Upstream struct {
+	name       string
+	options    Options
+	settings   atomic.Pointer[settings]
+	plainUsage atomic.Bool // the upstream refused a field muxproxy added
+
+	mu       sync.Mutex // also guards what replica says
+	replicas []*replica
+	draining []*replica // removed, with calls in flight
+	turn     int        // where the search for the least loaded replica starts
+}
+
+// Name is the name the upstream was put under.
+func (u *Upstream) Name() string { return u.name }
+
+// Style is how the upstream expects to be spoken to.
+func (u *Upstream) Style() Style { return u.settings.Load().style }
+
+// AsksUsage reports whether muxproxy may add fields that ask for token counts.
+func (u *Upstream) AsksUsage() bool {
+	return u.settings.Load().usage != UsageNever && !u.plainUsage.Load()
+}
+
+// StopAskingUsage remembers that the upstream refused a field muxproxy added,
+// until its configuration is put again.
+func (u *Upstream) StopAskingUsage() { u.plainUsage.Store(true) }
+
+// SetWeightVersion notes which weights a replica, or with an empty name all of
+// them, serve from now on. It returns [ErrNotFound] when there is no such replica.
+func (u *Upstream) SetWeightVersion(replica string, v registry.Version) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	found := replica == ""
+	for _, r := range u.replicas {
+		if replica == "" || r.target.replica == replica {
+			r.version = v
+			found = true
+		}
+	}
+	if !found {
+		return fmt.Errorf("replica %q of upstream %s: %w", replica, u.name, ErrNotFound)
+	}
+	return nil
+}
+
+// Status describes the upstream as it is now, without credentials.
+func (u *Upstream) Status() Status {
+	now := time.Now()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	config := u.settings.Load()
+	s := Status{
+		Name:      u.name,
+		Style:     config.style,
+		Usage:     config.usage,
+		Headers:   slices.Clone(config.headerNames),
+		HasAPIKey: config.apiKey,
+		Replicas:  make([]ReplicaStatus, 0, len(u.replicas)+len(u.draining)),
+	}
+	for _, r := range u.replicas {
+		s.Replicas = append(s.Replicas, r.status(now))
+	}
+	for _, r := range u.draining {
+		s.Replicas = append(s.Replicas, r.status(now))
+	}
+	return s
+}
+
+// configure makes s the settings of calls from now on. Replicas of the same name
+// and URL stay as they are; the others finish the calls they have.
+func (u *Upstream) configure(s *settings) {
+	u.mu.Lock()
+	old := u.replicas
+	u.replicas = make([]*replica, 0, len(s.targets))
+	u.settings.Store(s)
+	u.plainUsage.Store(false)
+	for _, t := range s.targets {
+		same := func(r *replica) bool { return r.target.replica == t.replica && r.target.raw == t.raw }
+		var r *replica
+		if i := slices.IndexFunc(old, same); i >= 0 {
+			r = old[i]
+		} else {
+			r = newReplica(u, t)
+		}
+		if !s.style.probed() {
+			r.health.strikes = 0
+		}
+		u.replicas = append(u.replicas, r)
+	}
+	idle := u.drain(old)
+	u.mu.Unlock()
+	closeIdle(idle)
+}
+
+// retire removes all replicas.
+func (u *Upstream) retire() {
+	u.mu.Lock()
+	old := u.replicas
+	u.replicas = nil
+	idle := u.drain(old)
+	u.mu.Unlock()
+	closeIdle(idle)
+}
+
+// drain marks those of old that are no longer used as draining, and returns the
+// pools that have no calls. The lock must be held.
+func (u *Upstream) drain(old []*replica) (idle []*pool) {
+	for _, r := range old {
+		if slices.Contains(u.replicas, r) {
+			continue
+		}
+		r.draining = true
+		if r.inflight > 0 {
+			u.draining = append(u.draining, r)
+		}
+		if r.pool.retire() {
+			idle = append(idle, r.pool)
+		}
+	}
+	return idle
+}
+
+// active returns the replicas that take calls.
+func (u *Upstream) active() []*replica {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clone(u.replicas)
+}
+
+// pools returns the connections to all replicas, also those that are draining.
+func (u *Upstream) pools() []*pool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	all := make([]*pool, 0, len(u.replicas)+len(u.draining))
+	for _, r := range slices.Concat(u.replicas, u.draining) {
+		all = append(all, r.pool)
+	}
+	return all
+}
+
+func closeIdle(pools []*pool) {
+	for _, p := range pools {
+		p.transport.CloseIdleConnections()
+	}
+}
