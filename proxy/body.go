@@ -1,0 +1,180 @@
+package proxy
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// readBody reads the request's whole body, decoded, and the function that
+// gives its place among the bytes in flight back; call it once the body is no
+// longer needed, as often as convenient.
+func (x *exchange) readBody(ctx context.Context) (body []byte, release func(), err error) {
+	gzipped, err := isGzip(x.request.Header)
+	if err != nil {
+		return nil, nil, err
+	}
+	limit := x.proxy.MaxBodyBytes
+	if x.request.ContentLength > limit {
+		return nil, nil, &sizeError{limit}
+	}
+	held := &heldBytes{exchange: x}
+	body, err = x.readAll(ctx, gzipped, held)
+	if err != nil {
+		held.shrink(0)
+		return nil, nil, err
+	}
+	held.shrink(int64(len(body)))
+	x.bytesIn = int64(len(body))
+	return body, func() { held.shrink(0) }, nil
+}
+
+func (x *exchange) readAll(ctx context.Context, gzipped bool, held *heldBytes) ([]byte, error) {
+	limit, size := x.proxy.MaxBodyBytes, x.request.ContentLength
+	if !gzipped && size >= 0 {
+		if err := held.grow(ctx, size); err != nil {
+			return nil, err
+		}
+	}
+	x.unread = false // stallReader's deadlines bound it
+	upload := &stallReader{body: x.request.Body, control: x.control, timeout: x.proxy.ReadTimeout}
+	defer upload.done()
+	if !gzipped && size >= 0 {
+		body, err := readLimited(upload, size, limit)
+		return body, uploadError(err)
+	}
+	var plain io.Reader = upload
+	if gzipped {
+		var err error
+		if plain, err = gzip.NewReader(upload); err != nil {
+			return nil, uploadError(err)
+		}
+	}
+	body, err := readLimited(held.reader(ctx, plain), -1, limit)
+	return body, uploadError(err)
+}
+
+// readLimited reads r to its end. A known size is allocated at once. With an
+// error it returns what had come.
+func readLimited(r io.Reader, size, limit int64) ([]byte, error) {
+	const step = 4 << 10
+	if size > limit {
+		return nil, &sizeError{limit}
+	}
+	if size < 0 {
+		size = step
+	}
+	body := make([]byte, 0, size)
+	var one [1]byte // to see the end of a body of known size without growing
+	for {
+		if int64(len(body)) > size && len(body) == cap(body) {
+			body = slices.Grow(body, len(body))
+		}
+		room := body[len(body):cap(body)]
+		if len(room) == 0 {
+			room = one[:]
+		}
+		n, err := r.Read(room)
+		if len(body) == cap(body) {
+			body = append(body, one[:n]...)
+		} else {
+			body = body[:len(body)+n]
+		}
+		if int64(len(body)) > limit {
+			return body, &sizeError{limit}
+		}
+		if errors.Is(err, io.EOF) {
+			return body, nil
+		}
+		if err != nil {
+			return body, err
+		}
+	}
+}
+
+// uploadError is a body that did not arrive, unless it was not wanted, found no
+// place, or its sender has left.
+func uploadError(err error) error {
+	if _, unwanted := errors.AsType[*sizeError](err); err == nil || unwanted || errors.Is(err, errBytesBusy) || errors.Is(err, errClientGone) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errUpload, err)
+}
+
+// isGzip says whether the body is gzipped; other codings are an error.
+func isGzip(h http.Header) (bool, error) {
+	switch coding := strings.ToLower(trimSpace(strings.Join(h["Content-Encoding"], ", "))); coding {
+	case "", "identity":
+		return false, nil
+	case "gzip", "x-gzip":
+		return true, nil
+	default:
+		return false, &codingError{coding}
+	}
+}
+
+// stallReader gives up on an upload that stands still. A deadline for the
+// whole body would cut a slow but steady one.
+type stallReader struct {
+	body    io.Reader
+	control *http.ResponseController
+	timeout time.Duration
+	renewed time.Time
+	ended   bool
+}
+
+func (s *stallReader) Read(b []byte) (int, error) {
+	// Renewing a deadline costs more than reading the clock, so it is done
+	// when a quarter of it has gone.
+	if now := time.Now(); now.Sub(s.renewed) > s.timeout/4 {
+		s.renewed = now
+		if err := s.control.SetReadDeadline(now.Add(s.timeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return 0, err
+		}
+	}
+	n, err := s.body.Read(b)
+	s.ended = errors.Is(err, io.EOF)
+	if brokeOff(err) {
+		// net/http does not watch the connection before the body has ended, and
+		// so the request's context does not say it.
+		err = fmt.Errorf("%w: %w", errClientGone, err)
+	}
+	return n, err
+}
+
+// brokeOff tells the end of a client's connection from a body that is malformed
+// or stands still.
+func brokeOff(err error) bool {
+	network, ok := errors.AsType[net.Error](err)
+	return errors.Is(err, io.ErrUnexpectedEOF) || ok && !network.Timeout()
+}
+
+// done lifts the deadline, because the server goes on reading from the
+// connection to notice that the client leaves. A body that has not ended keeps
+// it, because the server reads what is left before it answers.
+func (s *stallReader) done() {
+	if s.ended {
+		_ = s.control.SetReadDeadline(time.Time{}) // not supported outside a real server, and then never set
+	}
+}
+
+// restBudget is how long the server may read on in a body that nobody has read,
+// which it does before it answers, so that clients find the answer that write
+// all before they read.
+const restBudget = 5 * time.Second
+
+// boundRest keeps a client that stalls from holding up its answer, or from
+// holding it up until the deadline of the answer's write is over.
+func (x *exchange) boundRest() {
+	if x.unread {
+		rest := min(restBudget, x.proxy.WriteTimeout/2)
+		_ = x.control.SetReadDeadline(time.Now().Add(rest)) // as in done
+	}
+}

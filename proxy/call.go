@@ -1,0 +1,151 @@
+package proxy
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/muxproxy/muxproxy/metrics"
+	"github.com/muxproxy/muxproxy/proxy/dialect"
+	"github.com/muxproxy/muxproxy/proxy/upstream"
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// A call is one model call, from its admission to its end.
+type call struct {
+	*exchange
+	admitted *registry.Call
+	ctx      context.Context // the call's life: client, session, budgets
+	cancel   context.CancelCauseFunc
+
+	request      *dialect.Request
+	added        dialect.Added
+	conversation dialect.Conversation
+	releaseBody  func()
+
+	budget   budget
+	target   *upstream.Upstream
+	response *upstream.Response
+
+	// generated is set once the upstream has nothing of worth left to say, so
+	// that a client's leaving no longer cancels it.
+	generated atomic.Bool
+}
+
+// call serves a recorded route.
+func (x *exchange) call() error {
+	session, err := x.authenticate()
+	if err != nil {
+		return err
+	}
+	c := &call{exchange: x}
+	base, cancel := context.WithCancelCause(context.WithoutCancel(x.request.Context()))
+	defer cancel(nil)
+	c.cancel = cancel
+	// A client that leaves cancels the call, but not through its context:
+	// context.Canceled would not say who cancelled.
+	stop := context.AfterFunc(x.request.Context(), c.clientLeft)
+	defer stop()
+
+	body, release, err := x.readBody(base)
+	if err != nil {
+		return err
+	}
+	defer release()
+	c.releaseBody = release
+	if c.request, err = x.dialect.Parse(body); err != nil {
+		return err
+	}
+	x.stream = c.request.Stream
+
+	waited := time.Now()
+	c.admitted, err = session.Admit(base, registry.CallInfo{
+		Dialect: x.dialect.Name(), Route: string(x.route), RequestID: x.requestID,
+	})
+	wait := time.Since(waited)
+	x.admission += wait
+	x.proxy.Metrics.AdmissionWait.Observe(wait.Seconds())
+	if err != nil {
+		return err
+	}
+	defer c.admitted.Close()
+	c.ctx = c.admitted.Context()
+	return c.run()
+}
+
+// clientLeft ends the call unless all that it still lacks is the end itself,
+// which is then waited for briefly.
+func (c *call) clientLeft() {
+	if c.generated.Load() {
+		time.AfterFunc(tailBudget, func() { c.cancel(errClientGone) })
+		return
+	}
+	c.cancel(errClientGone)
+}
+
+// run takes an admitted call to its end.
+func (c *call) run() error {
+	settings := c.admitted.Settings()
+	c.upstream = settings.Upstream
+	target, ok := c.proxy.Upstreams.Get(settings.Upstream)
+	if !ok {
+		return c.failed(errNotConfigured, nil)
+	}
+	c.target = target
+	c.conversation = c.dialect.Conversation(c.request)
+	if err := c.send(settings); err != nil {
+		return c.failed(err, nil)
+	}
+	defer c.response.Body.Close()
+	return c.respond()
+}
+
+// failed writes a call that makes no turn into the trace and returns err, or
+// the reason behind it when the call was cancelled: the client left, the
+// session ended, a budget ran out.
+func (c *call) failed(err error, received []byte) error {
+	if cause := context.Cause(c.ctx); cause != nil {
+		err = cause
+	}
+	c.fail(failureKind(err), refusalOf(err).status, err.Error(), received)
+	return err
+}
+
+func (c *call) fail(kind registry.FailureKind, status int, message string, received []byte) {
+	c.proxy.Metrics.FailedCall(kind)
+	c.admitted.Fail(registry.Failure{
+		Kind: kind, Status: status, Message: message, Received: received,
+		Upstream: c.upstream, Replica: c.replica, UpstreamRequestID: c.upstreamRequestID,
+		StartedAt: c.started, TimeToFirstEvent: c.firstEvent, Duration: time.Since(c.started),
+	})
+}
+
+// commit makes the turn visible. Only then may the client see its end.
+func (c *call) commit(status int, body []byte, result dialect.Result) error {
+	turn, err := c.admitted.Commit(registry.Response{
+		Status: status, Body: body, Stream: c.stream, Model: result.Model,
+		UpstreamRequestID: c.upstreamRequestID, Upstream: c.upstream, Replica: c.replica,
+		Usage: result.Usage, Choices: result.Choices,
+		WeightVersion:    registry.VersionSpan{Start: c.response.Version, End: c.response.CurrentVersion()},
+		StartedAt:        c.started,
+		TimeToFirstEvent: c.firstEvent, Duration: time.Since(c.started),
+	})
+	if err != nil {
+		err = &commitError{err}
+		c.fail(failureKind(err), refusalOf(err).status, err.Error(), body)
+		return err
+	}
+	c.turn = turn
+	c.proxy.Metrics.Turn(c.dialect.Name())
+	if u := result.Usage; u != nil {
+		instruments := c.proxy.Metrics.Upstream(c.upstream)
+		instruments.Tokens(metrics.TokensInput, u.InputTokens)
+		instruments.Tokens(metrics.TokensOutput, u.OutputTokens)
+		instruments.Tokens(metrics.TokensCached, u.CachedTokens)
+		instruments.Tokens(metrics.TokensReasoning, u.ReasoningTokens)
+	}
+	return nil
+}
+
+// sinceDispatch is how long the upstream has had.
+func (c *call) sinceDispatch() time.Duration { return time.Since(c.dispatched) }

@@ -1,0 +1,257 @@
+package dialect
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/muxproxy/muxproxy/proxy/rawjson"
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// Chat is the chat completions format of the OpenAI API
+// (POST /v1/chat/completions), with the fields that vLLM, SGLang and
+// llama.cpp add to it.
+type Chat struct{}
+
+var _ Dialect = Chat{}
+
+// Name implements Dialect.
+func (Chat) Name() string { return "chat" }
+
+// ErrorBody implements Dialect.
+func (Chat) ErrorBody(e Error) []byte { return openAIBody(e) }
+
+// ErrorEvent implements Dialect. The SDKs raise an event whose data has an
+// `error` as an API error.
+func (Chat) ErrorEvent(e Error) []byte {
+	b := append([]byte("data: "), openAIBody(e)...)
+	return append(b, "\n\n"...)
+}
+
+// Parse implements Dialect.
+func (Chat) Parse(body []byte) (*Request, error) {
+	r, err := parseMessages(body, "model", "messages", "stream", "stream_options", "n")
+	if err != nil {
+		return nil, err
+	}
+	r.choices = chatChoices(r.Object)
+	return r, nil
+}
+
+// chatChoices is how many choices a request asks for.
+func chatChoices(object rawjson.Object) int {
+	raw, _ := object.Get("n")
+	n, _ := rawjson.Int(raw)
+	return int(min(max(n, 1), 1<<16))
+}
+
+// Override implements Dialect.
+func (Chat) Override(r *Request, o Overrides) (Added, error) {
+	var edits []rawjson.Edit
+	if o.Model != "" {
+		edits = append(edits, rawjson.Edit{Key: "model", Value: rawjson.Quote(nil, o.Model)})
+	}
+	for _, key := range slices.Sorted(maps.Keys(o.Sampling)) {
+		if key == "max_tokens" || key == "max_completion_tokens" {
+			if err := unambiguous(r.Object, "max_tokens", "max_completion_tokens"); err != nil {
+				return Added{}, err
+			}
+			edits = append(edits, chatMaxTokens(r.Object, key, o)...)
+			continue
+		}
+		if err := unambiguous(r.Object, key); err != nil {
+			return Added{}, err
+		}
+		if _, sent := r.Object.Get(key); sent && o.Yield {
+			continue
+		}
+		edits = append(edits, rawjson.Edit{Key: key, Value: o.Sampling[key]})
+	}
+	options, _ := r.Object.Get("stream_options")
+	for _, e := range edits {
+		if e.Key == "stream_options" {
+			options = e.Value
+		}
+	}
+	usage, added := chatUsage(options, r.Stream, o.Usage)
+	edits = append(edits, usage...)
+	if len(edits) > 0 {
+		r.Object = r.Object.With(edits)
+		r.choices = chatChoices(r.Object)
+	}
+	return added, nil
+}
+
+// chatMaxTokens writes the limit on generated tokens under the name that the
+// harness used for it, of the two that the format has, so that a request never
+// carries both: OpenAI's reasoning models refuse max_tokens, older servers do
+// not know max_completion_tokens.
+func chatMaxTokens(object rawjson.Object, key string, o Overrides) []rawjson.Edit {
+	const older, newer = "max_tokens", "max_completion_tokens"
+	if key == older {
+		if _, both := o.Sampling[newer]; both {
+			return nil
+		}
+	}
+	_, hasOlder := object.Get(older)
+	_, hasNewer := object.Get(newer)
+	value := o.Sampling[key]
+	switch {
+	case (hasOlder || hasNewer) && o.Yield:
+		return nil
+	case hasOlder && hasNewer:
+		return []rawjson.Edit{{Key: newer, Value: value}, {Key: older}}
+	case hasOlder:
+		return []rawjson.Edit{{Key: older, Value: value}}
+	case hasNewer:
+		return []rawjson.Edit{{Key: newer, Value: value}}
+	default:
+		return []rawjson.Edit{{Key: key, Value: value}}
+	}
+}
+
+// chatUsage asks a stream with these stream_options to end with a usage chunk,
+// as include_usage in them does in the OpenAI API.
+func chatUsage(options []byte, stream bool, wish UsageWish) ([]rawjson.Edit, Added) {
+	if !stream || wish == UsageAsIs {
+		return nil, Added{}
+	}
+	edit := rawjson.Edit{Key: "stream_options"}
+	switch rawjson.Kind(options) {
+	case '{':
+		asked := rawjson.Lookup(options, "include_usage")
+		if yes, _ := rawjson.Bool(asked); yes {
+			return nil, Added{}
+		}
+		if declined := rawjson.Kind(asked) == 'f'; declined && wish != UsageRequired {
+			return nil, Added{}
+		}
+		object, err := rawjson.ParseObject(options, nil)
+		if err != nil || object.Count("include_usage") > 1 {
+			return nil, Added{}
+		}
+		edit.Value = object.Apply([]rawjson.Edit{{Key: "include_usage", Value: []byte("true")}})
+	case 0, 'n':
+		edit.Value = []byte(`{"include_usage":true}`)
+	default:
+		return nil, Added{} // not an object: the upstream will say so
+	}
+	return []rawjson.Edit{edit}, Added{Usage: true}
+}
+
+// Conversation implements Dialect.
+func (Chat) Conversation(r *Request) Conversation {
+	messages, _ := r.Object.Get("messages")
+	var c Conversation
+	f := newFingerprint()
+	defer f.free()
+	for message := range rawjson.Elements(messages) {
+		c.Prefixes = append(c.Prefixes, c.Continued(chatMessage(f, message)))
+	}
+	return c
+}
+
+// chatMessage fingerprints a message of a request or of a choice.
+func chatMessage(f *fingerprint, message []byte) uint64 {
+	var role, content, callID, toolCalls, functionCall []byte
+	for key, value := range rawjson.Fields(message) {
+		switch string(key) {
+		case "role":
+			role = value
+		case "content":
+			content = value
+		case "tool_call_id":
+			callID = value
+		case "tool_calls":
+			toolCalls = value
+		case "function_call":
+			functionCall = value
+		}
+	}
+	if role == nil {
+		role = []byte(`"assistant"`)
+	}
+	f.reset()
+	f.bytes(f.unquoted(role))
+	f.content(content)
+	if callID != nil {
+		f.bytes(f.unquoted(callID))
+	}
+	for call := range rawjson.Elements(toolCalls) {
+		f.chatToolCall(rawjson.Lookup(call, "id"), rawjson.Lookup(call, "function"))
+	}
+	if rawjson.Kind(functionCall) == '{' {
+		f.chatToolCall(nil, functionCall)
+	}
+	return f.sum()
+}
+
+func (f *fingerprint) chatToolCall(id, function []byte) {
+	f.toolCall(
+		rawjson.AppendString(nil, id),
+		rawjson.AppendString(nil, rawjson.Lookup(function, "name")),
+		rawjson.AppendString(nil, rawjson.Lookup(function, "arguments")),
+	)
+}
+
+// content adds a message's content: text as a string or in parts is the same
+// text, null is none, and other parts count as JSON values.
+func (f *fingerprint) content(raw []byte) {
+	var length uint64
+	text := func(raw []byte) {
+		b := f.unquoted(raw)
+		f.digest.Write(b) //nolint:errcheck // documented never to fail
+		length += uint64(len(b))
+	}
+	switch rawjson.Kind(raw) {
+	case '"':
+		text(raw)
+	case '[':
+		for part := range rawjson.Elements(raw) {
+			if t := rawjson.Lookup(part, "text"); rawjson.Kind(t) == '"' {
+				text(t)
+			} else {
+				f.number(partHash(part))
+			}
+		}
+	}
+	f.number(length)
+}
+
+// chatUsageOf reads the usage object of the OpenAI API. Cached tokens are part
+// of prompt_tokens there.
+func chatUsageOf(raw []byte) *registry.Usage {
+	if rawjson.Kind(raw) != '{' {
+		return nil
+	}
+	count := func(object []byte, key string) int64 {
+		n, _ := rawjson.Int(rawjson.Lookup(object, key))
+		return n
+	}
+	return &registry.Usage{
+		InputTokens:     count(raw, "prompt_tokens"),
+		OutputTokens:    count(raw, "completion_tokens"),
+		CachedTokens:    count(rawjson.Lookup(raw, "prompt_tokens_details"), "cached_tokens"),
+		ReasoningTokens: count(rawjson.Lookup(raw, "completion_tokens_details"), "reasoning_tokens"),
+	}
+}
+
+// chatFailure finds the error that some servers send inside a 200: OpenAI's
+// {"error":...} and the {"object":"error",...} of older vLLM and SGLang.
+func chatFailure(object rawjson.Object) *Failure {
+	if raw, ok := object.Get("error"); ok && rawjson.Kind(raw) != 'n' {
+		if message, ok := rawjson.String(rawjson.Lookup(raw, "message")); ok {
+			return &Failure{Message: message}
+		}
+		if message, ok := rawjson.String(raw); ok {
+			return &Failure{Message: message}
+		}
+		return &Failure{Message: string(raw)}
+	}
+	if raw, ok := object.Get("object"); ok && string(raw) == `"error"` {
+		raw, _ = object.Get("message")
+		message, _ := rawjson.String(raw)
+		return &Failure{Message: message}
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package dialect
+
+import (
+	"github.com/muxproxy/muxproxy/proxy/rawjson"
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// finishAborted is how SGLang and vLLM end a choice whose generation was
+// aborted, for instance to update the weights.
+const finishAborted = "abort"
+
+// Response implements Dialect.
+func (Chat) Response(body []byte, c Conversation) (Result, error) {
+	object, err := rawjson.ParseObject(body, nil)
+	if err != nil {
+		return Result{}, err
+	}
+	var result Result
+	if raw, ok := object.Get("model"); ok {
+		result.Model, _ = rawjson.String(raw)
+	}
+	if raw, ok := object.Get("usage"); ok {
+		result.Usage = chatUsageOf(raw)
+	}
+	choices, ok := object.Get("choices")
+	if result.Failure = chatFailure(object); result.Failure == nil && !ok {
+		result.Failure = &Failure{Message: "the answer has no choices"}
+	}
+	f := newFingerprint()
+	defer f.free()
+	for raw := range rawjson.Elements(choices) {
+		choice := chatChoice(raw)
+		message := rawjson.Lookup(raw, "message")
+		choice.Continuation = c.Continued(chatMessage(f, message))
+		choice.Text = func() string {
+			text, _ := rawjson.String(rawjson.Lookup(message, "content"))
+			return text
+		}
+		for call := range rawjson.Elements(rawjson.Lookup(message, "tool_calls")) {
+			name, _ := rawjson.String(rawjson.Lookup(rawjson.Lookup(call, "function"), "name"))
+			choice.ToolCalls = append(choice.ToolCalls, name)
+		}
+		if name, ok := rawjson.String(rawjson.Lookup(rawjson.Lookup(message, "function_call"), "name")); ok {
+			choice.ToolCalls = append(choice.ToolCalls, name)
+		}
+		result.Aborted = result.Aborted || choice.FinishReason == finishAborted
+		result.Choices = append(result.Choices, choice)
+	}
+	return result, nil
+}
+
+func chatChoice(raw []byte) registry.Choice {
+	index, _ := rawjson.Int(rawjson.Lookup(raw, "index"))
+	finish, _ := rawjson.String(rawjson.Lookup(raw, "finish_reason"))
+	return registry.Choice{Index: int(index), FinishReason: finish}
+}
+
+// Inspect implements Dialect.
+func (Chat) Inspect(response []byte) Details {
+	object, err := rawjson.ParseObject(response, nil)
+	if err != nil {
+		return Details{}
+	}
+	var details Details
+	ids, _ := object.Get("prompt_token_ids")
+	details.PromptTokenIDs = notNull(ids)
+	choices, _ := object.Get("choices")
+	for raw := range rawjson.Elements(choices) {
+		choice := chatChoice(raw)
+		if details.PromptTokenIDs == nil {
+			details.PromptTokenIDs = notNull(rawjson.Lookup(raw, "prompt_token_ids"))
+		}
+		details.Choices = append(details.Choices, ChoiceDetails{
+			Index:              choice.Index,
+			FinishReason:       choice.FinishReason,
+			CompletionTokenIDs: notNull(rawjson.Lookup(raw, "token_ids")),
+			CompletionLogprobs: notNull(rawjson.Lookup(raw, "logprobs")),
+		})
+	}
+	return details
+}
+
+func notNull(raw []byte) []byte {
+	if rawjson.Kind(raw) == 'n' {
+		return nil
+	}
+	return raw
+}

@@ -1,0 +1,260 @@
+package dialect
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/muxproxy/muxproxy/proxy/rawjson"
+	"github.com/muxproxy/muxproxy/proxy/sse"
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// chatStream follows the chunks of a streamed chat completion.
+type chatStream struct {
+	added        Added
+	conversation Conversation
+	expected     int // choices the harness asked for
+
+	done    bool // [DONE] was seen
+	failure *Failure
+	aborted bool
+	model   string
+	usage   *registry.Usage
+	choices []chatStreamChoice // in order of first appearance
+
+	members []rawjson.Member // scratch
+	edited  []byte           // scratch: the replacement of an event
+}
+
+// chatStreamChoice is the message of one choice so far.
+type chatStreamChoice struct {
+	index     int
+	finish    string
+	text      []byte
+	toolCalls []chatStreamToolCall
+}
+
+// chatStreamToolCall is merged from the deltas of one index.
+type chatStreamToolCall struct {
+	index               int64
+	id, name, arguments []byte
+}
+
+// Stream implements Dialect.
+func (Chat) Stream(r *Request, added Added, c Conversation) Stream {
+	return &chatStream{added: added, conversation: c, expected: r.choices}
+}
+
+// Event implements Stream.
+func (s *chatStream) Event(event []byte) (Action, []byte) {
+	data := sse.Data(event)
+	if s.done {
+		return Hold, nil
+	}
+	if data == nil {
+		return Forward, nil
+	}
+	if string(bytes.TrimSpace(data)) == "[DONE]" {
+		s.done = true
+		return Hold, nil
+	}
+	return s.chunk(event, data)
+}
+
+// chunk reads one chunk. It does not validate it: what is no JSON says nothing
+// here and goes on as it came.
+func (s *chatStream) chunk(event, data []byte) (Action, []byte) {
+	var usage []byte
+	choices := 0
+	for key, value := range rawjson.Fields(data) {
+		switch string(key) {
+		case "model":
+			if s.model == "" {
+				s.model, _ = rawjson.String(value)
+			}
+		case "usage":
+			usage = value
+		case "choices":
+			for choice := range rawjson.Elements(value) {
+				s.choice(choice)
+				choices++
+			}
+		case "error":
+			s.fail(data, rawjson.Kind(value) != 'n')
+		case "object":
+			s.fail(data, string(value) == `"error"`)
+		}
+	}
+	if s.aborted {
+		return Abort, nil
+	}
+	if u := chatUsageOf(usage); u != nil {
+		s.usage = u
+	}
+	if !s.added.Usage || usage == nil || s.failure != nil {
+		return Forward, nil
+	}
+	return s.withoutUsage(event, data, usage, choices)
+}
+
+func (s *chatStream) fail(data []byte, failed bool) {
+	if !failed || s.failure != nil {
+		return
+	}
+	if object, err := rawjson.ParseObject(data, nil); err == nil {
+		s.failure = chatFailure(object)
+	}
+}
+
+// withoutUsage frees a chunk of the usage that only muxproxy asked for: the
+// last chunk, which has no choices, goes whole; from others the member that
+// the asking caused.
+func (s *chatStream) withoutUsage(event, data, usage []byte, choices int) (Action, []byte) {
+	switch {
+	case rawjson.Kind(usage) == 'n':
+		object, err := rawjson.ParseObject(data, s.members)
+		if err != nil {
+			return Forward, nil
+		}
+		s.members = object.Members
+		data = object.Apply([]rawjson.Edit{{Key: "usage"}})
+		s.edited = sse.ReplaceData(s.edited[:0], event, data)
+		return Replace, s.edited
+	case choices == 0:
+		return Drop, nil
+	default:
+		// A server that reports usage beside a choice does so on its own account.
+		return Forward, nil
+	}
+}
+
+func (s *chatStream) choice(raw []byte) {
+	var index int64
+	var delta, finish []byte
+	for key, value := range rawjson.Fields(raw) {
+		switch string(key) {
+		case "index":
+			index, _ = rawjson.Int(value)
+		case "delta":
+			delta = value
+		case "finish_reason":
+			finish = value
+		}
+	}
+	c := s.at(int(index))
+	if reason, ok := rawjson.String(finish); ok && reason != "" {
+		c.finish = reason
+		s.aborted = s.aborted || reason == finishAborted
+	}
+	for key, value := range rawjson.Fields(delta) {
+		switch string(key) {
+		case "content":
+			if rawjson.Kind(value) == '"' {
+				c.text = rawjson.AppendString(c.text, value)
+			}
+		case "tool_calls":
+			for call := range rawjson.Elements(value) {
+				c.toolCall(call)
+			}
+		case "function_call":
+			c.function(-1, value)
+		}
+	}
+}
+
+// at gives the choice of that index, which is nearly always the first.
+func (s *chatStream) at(index int) *chatStreamChoice {
+	for i := range s.choices {
+		if s.choices[i].index == index {
+			return &s.choices[i]
+		}
+	}
+	s.choices = append(s.choices, chatStreamChoice{index: index})
+	return &s.choices[len(s.choices)-1]
+}
+
+func (c *chatStreamChoice) toolCall(raw []byte) {
+	index, _ := rawjson.Int(rawjson.Lookup(raw, "index"))
+	call := c.function(index, rawjson.Lookup(raw, "function"))
+	if id := rawjson.Lookup(raw, "id"); len(call.id) == 0 && rawjson.Kind(id) == '"' {
+		call.id = rawjson.AppendString(nil, id)
+	}
+}
+
+func (c *chatStreamChoice) function(index int64, raw []byte) *chatStreamToolCall {
+	call := c.callAt(index)
+	for key, value := range rawjson.Fields(raw) {
+		switch string(key) {
+		case "name":
+			if len(call.name) == 0 && rawjson.Kind(value) == '"' {
+				call.name = rawjson.AppendString(nil, value)
+			}
+		case "arguments":
+			if rawjson.Kind(value) == '"' {
+				call.arguments = rawjson.AppendString(call.arguments, value)
+			}
+		}
+	}
+	return call
+}
+
+func (c *chatStreamChoice) callAt(index int64) *chatStreamToolCall {
+	for i := range c.toolCalls {
+		if c.toolCalls[i].index == index {
+			return &c.toolCalls[i]
+		}
+	}
+	c.toolCalls = append(c.toolCalls, chatStreamToolCall{index: index})
+	return &c.toolCalls[len(c.toolCalls)-1]
+}
+
+// Terminal implements Stream.
+func (s *chatStream) Terminal() bool { return s.done }
+
+// Complete implements Stream. Some servers send no [DONE], others no
+// finish_reason; either one alone will do, but not neither.
+func (s *chatStream) Complete() bool {
+	if s.failure != nil || s.aborted {
+		return false
+	}
+	return s.done || s.finished()
+}
+
+func (s *chatStream) finished() bool {
+	if len(s.choices) < s.expected {
+		return false
+	}
+	for i := range s.choices {
+		if s.choices[i].finish == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// Result implements Stream.
+func (s *chatStream) Result() Result {
+	result := Result{Model: s.model, Usage: s.usage, Failure: s.failure, Aborted: s.aborted}
+	f := newFingerprint()
+	defer f.free()
+	for i := range s.choices {
+		result.Choices = append(result.Choices, s.choices[i].result(f, s.conversation))
+	}
+	return result
+}
+
+func (c *chatStreamChoice) result(f *fingerprint, conversation Conversation) registry.Choice {
+	choice := registry.Choice{Index: c.index, FinishReason: c.finish, Text: func() string { return string(c.text) }}
+	f.reset()
+	f.bytes([]byte("assistant"))
+	f.text(c.text)
+	// In the order of the JSON form, which need not be that of arrival.
+	slices.SortStableFunc(c.toolCalls, func(a, b chatStreamToolCall) int { return cmp.Compare(a.index, b.index) })
+	for _, call := range c.toolCalls {
+		choice.ToolCalls = append(choice.ToolCalls, string(call.name))
+		f.toolCall(call.id, call.name, call.arguments)
+	}
+	choice.Continuation = conversation.Continued(f.sum())
+	return choice
+}

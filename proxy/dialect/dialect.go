@@ -1,0 +1,165 @@
+// Package dialect knows the wire formats that harnesses speak: which fields of
+// a request muxproxy reads and overrides, when a response is complete, what it
+// used, which conversation it continues, and how an error looks. It never
+// translates one format into another, and it decodes nothing that it does not
+// need: bodies stay the bytes they were.
+//
+// Every Dialect is safe for concurrent use; a Stream belongs to one call.
+package dialect
+
+import (
+	"encoding/json"
+
+	"github.com/muxproxy/muxproxy/proxy/rawjson"
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// A Dialect is one wire format.
+type Dialect interface {
+	// Name is the format's name as traces and metrics show it.
+	Name() string
+
+	// Parse reads a request body. The error is a *RequestError.
+	Parse(body []byte) (*Request, error)
+
+	// Override edits the request in place of its bytes as o asks and says
+	// what it added for muxproxy's own use, so that the answer can be freed
+	// of it again. The error is a *RequestError.
+	Override(r *Request, o Overrides) (Added, error)
+
+	// Conversation fingerprints the messages of a request.
+	Conversation(r *Request) Conversation
+
+	// Response reads a whole JSON answer. The error is a *rawjson.SyntaxError
+	// or rawjson.ErrNotObject for a body that is no answer of this dialect.
+	Response(body []byte, c Conversation) (Result, error)
+
+	// Stream follows the streamed answer to a request.
+	Stream(r *Request, added Added, c Conversation) Stream
+
+	// ErrorBody is an error of muxproxy's own as a JSON body.
+	ErrorBody(e Error) []byte
+
+	// ErrorEvent is an error of muxproxy's own as one whole server-sent event.
+	ErrorEvent(e Error) []byte
+
+	// Assemble merges a recorded stream into the JSON response it amounts to.
+	Assemble(stream []byte) ([]byte, error)
+
+	// Inspect finds what a trace shows of the choices of a response, which is
+	// a JSON body or, assembled, what a stream amounts to.
+	Inspect(response []byte) Details
+}
+
+// A Request is a parsed request body.
+type Request struct {
+	Object rawjson.Object // the body and the index of its top level
+	Model  string         // as the harness named it
+	Stream bool           // the harness asked for a stream
+
+	choices int // how many choices it asked for
+}
+
+// Body is the request as it stands, overrides included.
+func (r *Request) Body() []byte { return r.Object.Src }
+
+// Overrides is what a session changes in a request.
+type Overrides struct {
+	Model    string                     // "" keeps the harness's
+	Sampling map[string]json.RawMessage // top-level fields
+	Yield    bool                       // sampling gives way to what the harness sent
+	Usage    UsageWish
+}
+
+// UsageWish says whether muxproxy wants a stream to report its usage.
+type UsageWish int
+
+// The wishes, in rising order of insistence.
+const (
+	UsageAsIs     UsageWish = iota // leave the request alone
+	UsageAsked                     // ask, unless the harness declined it explicitly
+	UsageRequired                  // ask in any case: a token limit depends on it
+)
+
+// Added is what muxproxy put into a request for itself.
+type Added struct {
+	Usage bool // the usage chunk of a stream
+}
+
+// Fields names the request fields that Added stands for, as an upstream that
+// does not know them would name them in its refusal.
+func (a Added) Fields() []string {
+	if !a.Usage {
+		return nil
+	}
+	return []string{"stream_options", "include_usage"}
+}
+
+// A Stream follows one streamed response, event by event.
+type Stream interface {
+	// Event takes the next whole event and says what the client gets in its
+	// place. The replacement is valid until the next call.
+	Event(event []byte) (Action, []byte)
+
+	// Complete reports whether the response would be whole if its body ended
+	// cleanly now.
+	Complete() bool
+
+	// Terminal reports whether the terminal event has been seen, after which
+	// even a broken connection takes nothing away.
+	Terminal() bool
+
+	// Result is what has been seen so far.
+	Result() Result
+}
+
+// Action is what happens to an event on its way to the client.
+type Action int
+
+// The actions.
+const (
+	Forward Action = iota // as it came
+	Replace               // by the replacement
+	Drop                  // not at all: muxproxy asked for it
+	Hold                  // the terminal event or one after it: once the turn is committed
+	Abort                 // not at all: the generation was aborted, the stream must break
+)
+
+// A Result is what a response amounts to.
+type Result struct {
+	Model   string
+	Usage   *registry.Usage // nil when the upstream did not say
+	Choices []registry.Choice
+	Failure *Failure // the upstream answered with an error in the body
+	Aborted bool     // a choice ended with finish_reason "abort"
+}
+
+// A Failure is an error that an upstream reported inside a 200.
+type Failure struct{ Message string }
+
+// Details is what a trace shows of a response beside its bytes. All values are
+// raw JSON, nil when the response has none.
+type Details struct {
+	PromptTokenIDs json.RawMessage
+	Choices        []ChoiceDetails
+}
+
+// ChoiceDetails belongs to one choice of Details.
+type ChoiceDetails struct {
+	Index              int
+	FinishReason       string
+	CompletionTokenIDs json.RawMessage
+	CompletionLogprobs json.RawMessage
+}
+
+// ByName gives the dialect of that name.
+func ByName(name string) (Dialect, bool) {
+	switch name {
+	case Chat{}.Name():
+		return Chat{}, true
+	case Messages{}.Name():
+		return Messages{}, true
+	default:
+		return nil, false
+	}
+}

@@ -1,0 +1,223 @@
+package dialect
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/muxproxy/muxproxy/proxy/rawjson"
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// Messages is the format of the Anthropic API (POST /v1/messages).
+type Messages struct{}
+
+var _ Dialect = Messages{}
+
+// Name implements Dialect.
+func (Messages) Name() string { return "messages" }
+
+// ErrorBody implements Dialect. The code and the stop condition are additions
+// to Anthropic's shape, which its SDKs show as part of the error's body.
+func (Messages) ErrorBody(e Error) []byte {
+	b := append([]byte(nil), `{"type":"error","error":{"type":`...)
+	b = rawjson.Quote(b, anthropicType(e.Status))
+	b = append(b, `,"message":`...)
+	b = rawjson.Quote(b, e.Message)
+	b = append(b, `,"code":`...)
+	b = rawjson.Quote(b, e.Code)
+	if e.StopCondition != "" {
+		b = append(b, `,"stop_condition":`...)
+		b = rawjson.Quote(b, e.StopCondition)
+	}
+	b = append(b, '}')
+	if e.StopCondition != "" {
+		b = append(b, `,"stop_condition":`...)
+		b = rawjson.Quote(b, e.StopCondition)
+	}
+	return append(b, '}')
+}
+
+// ErrorEvent implements Dialect.
+func (d Messages) ErrorEvent(e Error) []byte {
+	b := append([]byte("event: error\ndata: "), d.ErrorBody(e)...)
+	return append(b, "\n\n"...)
+}
+
+// anthropicType is the error type of a status in the Anthropic API.
+func anthropicType(status int) string {
+	switch status {
+	case 401:
+		return "authentication_error"
+	case 403:
+		return "permission_error"
+	case 404:
+		return "not_found_error"
+	case 413:
+		return "request_too_large"
+	case 429:
+		return "rate_limit_error"
+	case 503:
+		return "overloaded_error"
+	case 504:
+		return "timeout_error"
+	}
+	if status >= 500 {
+		return "api_error"
+	}
+	return "invalid_request_error"
+}
+
+// Parse implements Dialect.
+func (Messages) Parse(body []byte) (*Request, error) {
+	return parseMessages(body, "model", "messages", "stream")
+}
+
+// Override implements Dialect. Streams of this format always report their
+// usage, so nothing is asked for.
+func (Messages) Override(r *Request, o Overrides) (Added, error) {
+	var edits []rawjson.Edit
+	if o.Model != "" {
+		edits = append(edits, rawjson.Edit{Key: "model", Value: rawjson.Quote(nil, o.Model)})
+	}
+	for _, key := range slices.Sorted(maps.Keys(o.Sampling)) {
+		value := o.Sampling[key]
+		if key == "max_completion_tokens" {
+			if _, both := o.Sampling["max_tokens"]; both {
+				continue
+			}
+			key = "max_tokens"
+		}
+		if err := unambiguous(r.Object, key); err != nil {
+			return Added{}, err
+		}
+		if _, sent := r.Object.Get(key); sent && o.Yield {
+			continue
+		}
+		edits = append(edits, rawjson.Edit{Key: key, Value: value})
+	}
+	if len(edits) > 0 {
+		r.Object = r.Object.With(edits)
+	}
+	return Added{}, nil
+}
+
+// Conversation implements Dialect. The system text is no message here and is
+// left out: some harnesses write a changing header into it.
+func (Messages) Conversation(r *Request) Conversation {
+	messages, _ := r.Object.Get("messages")
+	var c Conversation
+	f := newFingerprint()
+	defer f.free()
+	for message := range rawjson.Elements(messages) {
+		c.Prefixes = append(c.Prefixes, c.Continued(f.messagesMessage(rawjson.Lookup(message, "role"), rawjson.Lookup(message, "content"))))
+	}
+	return c
+}
+
+func (f *fingerprint) messagesMessage(role, content []byte) uint64 {
+	f.reset()
+	f.bytes(f.unquoted(role))
+	if rawjson.Kind(content) == '"' {
+		f.bytes(f.unquoted(content))
+		return f.sum()
+	}
+	var text []byte
+	for block := range rawjson.Elements(content) {
+		if kind, _ := rawjson.String(rawjson.Lookup(block, "type")); kind == "text" {
+			text = rawjson.AppendString(text, rawjson.Lookup(block, "text"))
+		}
+	}
+	f.bytes(text)
+	for block := range rawjson.Elements(content) {
+		f.messagesBlock(block, nil)
+	}
+	return f.sum()
+}
+
+// messagesBlock adds a block that is neither text, which is added in one
+// piece, nor reasoning, which harnesses may leave out. An input takes the place
+// of the block's own.
+func (f *fingerprint) messagesBlock(block, input []byte) {
+	switch kind, _ := rawjson.String(rawjson.Lookup(block, "type")); kind {
+	case "text", "thinking", "redacted_thinking":
+	case "tool_use", "server_tool_use", "mcp_tool_use":
+		if len(input) == 0 {
+			input = rawjson.Lookup(block, "input")
+		}
+		f.toolCall(
+			rawjson.AppendString(nil, rawjson.Lookup(block, "id")),
+			rawjson.AppendString(nil, rawjson.Lookup(block, "name")),
+			input,
+		)
+	case "tool_result":
+		f.bytes([]byte(kind))
+		f.bytes(f.unquoted(rawjson.Lookup(block, "tool_use_id")))
+		f.content(rawjson.Lookup(block, "content"))
+	default:
+		f.number(partHash(block))
+	}
+}
+
+// Response implements Dialect.
+func (Messages) Response(body []byte, c Conversation) (Result, error) {
+	object, err := rawjson.ParseObject(body, nil)
+	if err != nil {
+		return Result{}, err
+	}
+	var result Result
+	content, ok := object.Get("content")
+	if result.Failure = messagesFailure(object); result.Failure == nil && !ok {
+		result.Failure = &Failure{Message: "the answer has no content"}
+	}
+	if result.Failure != nil {
+		return result, nil
+	}
+	raw, _ := object.Get("model")
+	result.Model, _ = rawjson.String(raw)
+	var usage messagesUsage
+	raw, _ = object.Get("usage")
+	usage.update(raw)
+	result.Usage = usage.total()
+	raw, _ = object.Get("stop_reason")
+	f := newFingerprint()
+	defer f.free()
+	choice := registry.Choice{Continuation: c.Continued(f.messagesMessage([]byte(`"assistant"`), content))}
+	choice.FinishReason, _ = rawjson.String(raw)
+	var text []byte
+	for block := range rawjson.Elements(content) {
+		switch kind, _ := rawjson.String(rawjson.Lookup(block, "type")); kind {
+		case "text":
+			text = rawjson.AppendString(text, rawjson.Lookup(block, "text"))
+		case "tool_use":
+			name, _ := rawjson.String(rawjson.Lookup(block, "name"))
+			choice.ToolCalls = append(choice.ToolCalls, name)
+		}
+	}
+	choice.Text = func() string { return string(text) }
+	result.Aborted = choice.FinishReason == finishAborted
+	result.Choices = []registry.Choice{choice}
+	return result, nil
+}
+
+// messagesFailure finds an error in the place of an answer or event. Servers
+// that are not Anthropic's may leave its type out.
+func messagesFailure(object rawjson.Object) *Failure {
+	kind, typed := object.Get("type")
+	raw, ok := object.Get("error")
+	if !ok || rawjson.Kind(raw) == 'n' || typed && string(kind) != `"error"` {
+		return nil
+	}
+	if message, ok := rawjson.String(rawjson.Lookup(raw, "message")); ok {
+		return &Failure{Message: message}
+	}
+	return &Failure{Message: string(raw)}
+}
+
+// Inspect implements Dialect.
+func (Messages) Inspect(response []byte) Details {
+	if rawjson.Lookup(response, "content") == nil {
+		return Details{}
+	}
+	reason, _ := rawjson.String(rawjson.Lookup(response, "stop_reason"))
+	return Details{Choices: []ChoiceDetails{{FinishReason: reason}}}
+}

@@ -1,0 +1,457 @@
+package proxy_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/muxproxy/muxproxy/bench/scripted"
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// abandon makes a call and leaves once it stands still.
+func (r *rollout) abandon(model, extra string) {
+	r.t.Helper()
+	req, leave := abandonable(r.request(http.MethodPost, chatPath, chatBody(model, extra)))
+	var calling sync.WaitGroup
+	calling.Go(func() {
+		res, err := r.client.Do(req)
+		if err == nil {
+			_, err = io.Copy(io.Discard, res.Body)
+			res.Body.Close()
+		}
+		if !errors.Is(err, context.Canceled) {
+			r.t.Errorf("the call ended with %v before the client left", err)
+		}
+	})
+	synctest.Wait()
+	leave()
+	calling.Wait()
+	synctest.Wait()
+}
+
+// wantCanceled checks that the upstream saw the newest call's end within a second of now.
+func (s *stack) wantCanceled() {
+	s.t.Helper()
+	synctest.Wait()
+	at, canceled := s.model.Last().Canceled()
+	if !canceled || at.After(time.Now().Add(time.Second)) {
+		s.t.Errorf("the upstream saw the cancellation: %v, at %s, and it is %s", canceled, at, time.Now())
+	}
+}
+
+// R40, R41, R42, R47: a client that leaves takes its upstream call with it.
+func TestClientThatLeavesCancelsItsCall(t *testing.T) {
+	half := scripted.JSON([]byte(`{"choices":[`))
+	half.Length, half.End = 1000, scripted.Hang
+	for name, call := range map[string]struct{ model, extra string }{
+		"before the first byte of JSON":     {"silent", ""},
+		"before the first byte of a stream": {"silent", streaming},
+		"before the first event":            {"stream-silent", streaming},
+		"in the middle of a stream":         {"stream-hang", streaming},
+		"in the middle of JSON":             {"half-json", ""},
+	} {
+		bubble(t, func(s *stack) {
+			s.model.Script("half-json", half)
+			r := s.register(registry.Spec{})
+			r.abandon(call.model, call.extra)
+			s.wantCanceled()
+			r.wantTurns(0, registry.FailureClientDisconnected)
+			s.wantLogged(logged{Outcome: "client_disconnected"})
+			s.wantIdle()
+			if t.Failed() {
+				t.Fatal(name)
+			}
+		})
+	}
+}
+
+// R39: the log says that it was the client.
+func TestStreamLeftByItsClientIsLoggedSo(t *testing.T) {
+	bubble(t, func(s *stack) {
+		s.register(registry.Spec{}).abandon("stream-hang", streaming)
+		s.wantLogged(logged{Outcome: "client_disconnected", End: "client_gone", Status: 200})
+		if strings.Contains(s.logs.String(), "panic") { // R48
+			s.t.Errorf("a client's leaving is logged as a panic: %s", s.logs)
+		}
+	})
+}
+
+// R47: the connection of a cancelled call is closed, not kept for the next one.
+func TestNextCallAfterADisconnectIsAnsweredAsUsual(t *testing.T) {
+	bubble(t, func(s *stack) {
+		r := s.register(registry.Spec{})
+		for range 3 {
+			r.abandon("stream-hang", streaming)
+			if got := r.chat("openai", ""); got.StatusCode != 200 {
+				s.t.Errorf("got %d %s", got.StatusCode, got.body)
+			}
+		}
+		r.wantTurns(3, registry.FailureClientDisconnected, registry.FailureClientDisconnected, registry.FailureClientDisconnected)
+		s.wantIdle()
+	})
+}
+
+// R44: a client that leaves while it waits for its turn frees its place in the queue.
+func TestClientThatLeavesTheQueueIsForgotten(t *testing.T) {
+	bubble(t, func(s *stack) {
+		r := s.register(registry.Spec{Limits: registry.Limits{MaxInflight: new(1)}})
+		gate := s.gated("gated", scripted.SSE(scripted.Fixture("openai/chat-usage.sse")))
+		l := r.open("gated", usageAsked)
+		r.abandon("openai", "")
+		if n := len(s.model.Requests()); n != 1 {
+			s.t.Errorf("the upstream got %d requests, want 1", n)
+		}
+		s.wantLogged(logged{Outcome: "client_disconnected"})
+		gate.Open()
+		if _, err := l.rest(); err != nil {
+			s.t.Error(err)
+		}
+		if got := r.chat("openai", ""); got.StatusCode != 200 {
+			s.t.Errorf("got %d %s", got.StatusCode, got.body)
+		}
+		r.wantTurns(2)
+		s.wantIdle()
+	})
+}
+
+// R44: a client that leaves during its upload was never a call.
+func TestClientThatLeavesDuringItsUploadIsNoCall(t *testing.T) {
+	for _, chunked := range []bool{false, true} {
+		bubble(t, func(s *stack) {
+			r := s.register(registry.Spec{})
+			body, upload := io.Pipe()
+			ctx, leave := context.WithCancel(s.t.Context())
+			req := r.request(http.MethodPost, chatPath, "").WithContext(ctx)
+			req.Body, req.ContentLength = body, 1000
+			if chunked {
+				req.ContentLength = -1
+			}
+			var calling sync.WaitGroup
+			calling.Go(func() {
+				if res, err := s.client.Do(req); err == nil {
+					res.Body.Close()
+					s.t.Errorf("half an upload was answered with %d", res.StatusCode)
+				}
+			})
+			if _, err := upload.Write([]byte(`{"model":"openai","messages":[`)); err != nil {
+				s.t.Fatal(err)
+			}
+			synctest.Wait()
+			leave()
+			upload.CloseWithError(ctx.Err())
+			calling.Wait()
+			s.wantLogged(logged{Outcome: "client_disconnected", Status: 499})
+			if n := len(s.model.Requests()); n != 0 {
+				s.t.Errorf("the upstream got %d requests", n)
+			}
+			r.wantTurns(0)
+			s.wantIdle()
+		})
+	}
+}
+
+// A client that stops uploading is told so and dropped.
+func TestStalledUploadIsRefused(t *testing.T) {
+	bubble(t, func(s *stack) {
+		r := s.register(registry.Spec{})
+		body, upload := io.Pipe()
+		defer upload.Close()
+		req := r.request(http.MethodPost, chatPath, "")
+		req.Body, req.ContentLength = body, 1000
+		go upload.Write([]byte(`{"model":"openai",`)) //nolint:errcheck // it ends with the test
+		began := time.Now()
+		s.do(req).wantError(s.t, 400, "invalid_request")
+		if took := time.Since(began); took != time.Minute {
+			s.t.Errorf("it took %s", took)
+		}
+		r.wantTurns(0)
+		s.wantIdle()
+	})
+}
+
+// A slow upload passes as long as it moves.
+func TestSlowButSteadyUploadPasses(t *testing.T) {
+	bubble(t, func(s *stack) {
+		r := s.register(registry.Spec{})
+		whole := []byte(chatBody("openai", ""))
+		req := r.request(http.MethodPost, chatPath, "")
+		body, upload := io.Pipe()
+		req.Body, req.ContentLength = body, int64(len(whole))
+		go func() {
+			defer upload.Close()
+			for _, b := range whole {
+				time.Sleep(30 * time.Second)
+				if _, err := upload.Write([]byte{b}); err != nil {
+					return
+				}
+			}
+		}()
+		if got := s.do(req); got.StatusCode != 200 {
+			s.t.Errorf("got %d %s", got.StatusCode, got.body)
+		}
+		r.wantTurns(1)
+	})
+}
+
+// delivered says what the newest turn knows of its delivery.
+func (r *rollout) delivered() string {
+	turns := r.turns()
+	if len(turns) == 0 {
+		return "no turn"
+	}
+	if d := turns[len(turns)-1].Delivered(); d != nil {
+		return fmt.Sprint(*d)
+	}
+	return "unknown"
+}
+
+// L42: what was generated to its end is recorded, whoever has left before that.
+func TestFinishedGenerationIsCommittedAlthoughTheClientLeft(t *testing.T) {
+	for _, after := range []string{"the finish reason", "the usage", "the terminal event"} {
+		bubble(t, func(s *stack) {
+			chat := scripted.Fixture("openai/chat-usage.sse")
+			script := scripted.SSE(chat)
+			script.End, script.Gap = scripted.Hang, 20*time.Millisecond
+			gate := s.gated("gated", script)
+			r := s.register(registry.Spec{})
+			l := r.open("gated", usageAsked)
+			count := bytes.Count(chat, []byte("\n\n"))
+			steps := count - 2
+			switch after {
+			case "the usage":
+				steps = count - 1
+			case "the terminal event":
+				steps = count
+			}
+			for range steps {
+				gate.Step()
+			}
+			synctest.Wait()
+			l.close()
+			synctest.Wait()
+			gate.Open() // the rest comes soon
+			time.Sleep(time.Second)
+			r.wantTurns(1)
+			if d := r.delivered(); d != "false" {
+				s.t.Errorf("client left after %s: delivered is %s, want false", after, d)
+			}
+			if turns := r.turns(); len(turns) == 1 && (!bytes.Equal(turns[0].Response, chat) || turns[0].Usage == nil) {
+				s.t.Errorf("client left after %s: the turn holds\n%s", after, turns[0].Response)
+			}
+			s.wantLogged(logged{Outcome: "client_disconnected", End: "client_gone"})
+			s.wantIdle()
+		})
+	}
+}
+
+// L42: but a generation that has not ended is not waited for.
+func TestUnfinishedEndIsNotWaitedForOnceTheClientLeft(t *testing.T) {
+	bubble(t, func(s *stack) {
+		chat := scripted.Fixture("openai/chat-usage.sse")
+		script := scripted.SSE(chat)
+		script.Limit, script.End = bytes.Count(chat, []byte("\n\n"))-2, scripted.Hang // up to the finish reason
+		s.model.Script("endless", script)
+		r := s.register(registry.Spec{})
+		l := r.open("endless", usageAsked)
+		synctest.Wait()
+		l.close()
+		time.Sleep(time.Second)
+		s.wantCanceled()
+		s.wantIdle()
+		r.wantTurns(0, registry.FailureClientDisconnected)
+	})
+}
+
+// A client that has its terminal event closes its connection at once, as SDKs
+// do; its turn was delivered all the same.
+func TestTurnWhoseEndWasReadIsDelivered(t *testing.T) {
+	s := newStack(t)
+	for range 100 {
+		r := s.register(registry.Spec{})
+		l := r.open("openai", usageAsked)
+		for l.event() != doneEvent {
+		}
+		l.close()
+		r.settle()
+		if d := r.delivered(); d != "true" {
+			t.Fatalf("delivered is %s, want true", d)
+		}
+	}
+}
+
+// R8: a client that stops reading is cut by the deadline of a write, and its
+// call with it.
+func TestClientThatStopsReadingIsCut(t *testing.T) {
+	bubble(t, func(s *stack) {
+		r := s.register(registry.Spec{})
+		l := r.open("stream-60mb", usageAsked)
+		first := l.event()
+		synctest.Wait() // what the network holds is full
+		began := time.Now()
+		time.Sleep(61 * time.Second)
+		s.wantCanceled()
+		if at, _ := s.model.Last().Canceled(); at.Sub(began) > 61*time.Second {
+			s.t.Errorf("the upstream was told after %s", at.Sub(began))
+		}
+		s.wantIdle()
+		r.wantTurns(0, registry.FailureClientDisconnected)
+		s.wantLogged(logged{Outcome: "client_disconnected", End: "client_gone"})
+		if rest, err := l.rest(); err == nil || strings.Contains(rest, "[DONE]") {
+			s.t.Errorf("after %d bytes of %q the stream ended with %v", len(rest), first[:20], err)
+		}
+	}, ticksRarely)
+}
+
+// R8: the same for JSON, whose turn was made before the client was known to be gone.
+func TestTurnOfAClientThatStopsReadingIsKeptAsNotDelivered(t *testing.T) {
+	bubble(t, func(s *stack) {
+		big := []byte(`{"choices":[{"index":0,"finish_reason":"stop","message":{"content":"` + strings.Repeat("a", 8<<20) + `"}}]}`)
+		s.model.Script("big-json", scripted.JSON(big))
+		r := s.register(registry.Spec{})
+		l := r.open("big-json", "")
+		time.Sleep(61 * time.Second)
+		r.wantTurns(1)
+		if d := r.delivered(); d != "false" {
+			s.t.Errorf("delivered is %s, want false", d)
+		}
+		s.wantLogged(logged{Outcome: "client_disconnected", End: "client_gone"})
+		s.wantIdle()
+		if rest, err := l.rest(); err == nil || len(rest) == len(big) {
+			s.t.Errorf("the client got all %d bytes", len(rest))
+		}
+	})
+}
+
+// L40: a session that ends takes its calls with it, at once.
+func TestEndedSessionCancelsItsCalls(t *testing.T) {
+	bubble(t, func(s *stack) {
+		r := s.register(registry.Spec{})
+		var got answer
+		var calling sync.WaitGroup
+		calling.Go(func() { got = r.chat("silent", "") })
+		synctest.Wait()
+		began := time.Now()
+		summary, err := s.registry.End(s.t.Context(), r.session.ID(), registry.EndOptions{})
+		if err != nil || summary.FailedCalls[registry.FailureCancelled] != 1 || time.Since(began) != 0 {
+			s.t.Errorf("after %s the summary is %+v, %v", time.Since(began), summary, err)
+		}
+		calling.Wait()
+		got.wantError(s.t, 410, "session_ended")
+		s.wantCanceled()
+		s.wantLogged(logged{Outcome: "cancelled", Status: 410})
+		s.wantIdle()
+		r.chat("openai", "").wantError(s.t, 410, "session_ended")
+		s.wantLogged(logged{Outcome: "refused", Status: 410})
+	})
+}
+
+// A model list that nobody waits for any more is no error of muxproxy's.
+func TestClientThatLeavesAModelListIsADisconnect(t *testing.T) {
+	bubble(t, func(s *stack) {
+		list := scripted.JSON(nil)
+		list.NoHeader, list.End = true, scripted.Hang
+		s.model.Script("GET /v1/models", list)
+		r := s.register(registry.Spec{})
+		req, leave := abandonable(r.request(http.MethodGet, "/v1/models", ""))
+		var calling sync.WaitGroup
+		calling.Go(func() {
+			if res, err := s.client.Do(req); err == nil {
+				res.Body.Close()
+			}
+		})
+		synctest.Wait()
+		leave()
+		calling.Wait()
+		s.wantLogged(logged{Outcome: "client_disconnected", Route: "/v1/models"})
+		s.wantCanceled()
+		s.wantIdle()
+	})
+}
+
+// R44: whatever ends calls meet, no place is lost.
+func TestNoPlaceIsLostOverMixedEnds(t *testing.T) {
+	bubble(t, func(s *stack) {
+		r := s.register(registry.Spec{Limits: registry.Limits{MaxInflight: new(8)}})
+		ends := []func(){
+			func() { r.chat("openai", streaming) },
+			func() { r.chat("openai", "") },
+			func() { r.chat("stream-reset", streaming) },
+			func() { r.chat("reset-at-once", "") },
+			func() { r.chat("truncated-length", "") },
+			func() { r.chat("400-stream-options", streaming) },
+			func() { r.chat("refuses-usage-422", streaming) },
+			func() { r.chat("404", streaming) },
+			func() { r.chat("401", streaming) },
+			func() { r.chat("sglang-abort", streaming) },
+			func() { r.chat("stream-error-first", streaming) },
+			func() { r.chat("gzip-damaged", "") },
+			func() { r.chat("br", "") },
+			func() { r.chat("302", "") },
+			func() { r.chat("html", streaming) },
+			func() { r.chat("silent", "") },
+			func() { r.do(r.request(http.MethodPost, chatPath, "{")) },
+			func() {
+				ctx, leave := context.WithTimeout(s.t.Context(), 700*time.Millisecond)
+				defer leave()
+				res, err := s.client.Do(r.request(http.MethodPost, chatPath, chatBody("stream-hang", streaming)).WithContext(ctx))
+				if err == nil {
+					_, _ = io.Copy(io.Discard, res.Body) // it ends when the client leaves
+					res.Body.Close()
+				}
+			},
+		}
+		var calling sync.WaitGroup
+		for i := range 40 * len(ends) {
+			calling.Go(func() { ends[i%len(ends)]() })
+		}
+		calling.Wait()
+		s.wantIdle()
+		synctest.Wait()
+		total := 0
+		for _, n := range s.outcomes() {
+			total += n
+		}
+		if want := 40 * len(ends); total != want || len(s.logged()) != want {
+			s.t.Errorf("%d requests are counted and %d logged, want %d", total, len(s.logged()), want)
+		}
+	}, func(set *settings) {
+		set.proxy.FirstByteTimeout = time.Second
+		set.registry.AdmitTimeout = time.Hour
+	})
+}
+
+// A client that closes its half of the connection has left; an empty 200 would
+// be an answer that it could take for a whole one.
+func TestCallOfAClientThatClosedItsHalfIsNotAnswered(t *testing.T) {
+	s := newStack(t)
+	r := s.register(registry.Spec{})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := r.request(http.MethodPost, chatPath, chatBody("silent", "")).Write(conn); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.model.Await(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(conn); len(got) > 0 {
+		t.Errorf("the client got %q, %v", got, err)
+	}
+	r.settle()
+	r.wantTurns(0, registry.FailureClientDisconnected)
+}

@@ -1,0 +1,307 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/muxproxy/muxproxy/metrics"
+	"github.com/muxproxy/muxproxy/proxy/dialect"
+	"github.com/muxproxy/muxproxy/proxy/upstream"
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// The refusals that carry nothing but their identity.
+var (
+	errNoRoute       = errors.New("there is no such route")
+	errUpgrade       = errors.New("websockets are not supported; use HTTP with server-sent events")
+	errBytesBusy     = errors.New("too many request bytes are in flight; try again later")
+	errClientGone    = errors.New("the client has left")
+	errUpload        = errors.New("the request body did not arrive")
+	errTailOver      = errors.New("the upstream kept its stream open after the end")
+	errNotConfigured = errors.New("the session's upstream is not configured")
+)
+
+// errAborted is a generation that the upstream gave up, for instance to update
+// its weights. It never looks like an answer.
+var errAborted = &upstreamError{
+	registry.FailureAborted, http.StatusServiceUnavailable, codeUpstreamUnavailable, "the upstream aborted the generation",
+}
+
+// methodError is a method that a route does not have.
+type methodError struct{ allow string }
+
+func (e *methodError) Error() string { return "this route takes " + e.allow }
+
+// codingError is a content coding that muxproxy does not decode.
+type codingError struct{ coding string }
+
+func (e *codingError) Error() string {
+	return fmt.Sprintf("content coding %q is not supported: send the body as it is or gzipped", e.coding)
+}
+
+// sizeError is a request body over the limit.
+type sizeError struct{ limit int64 }
+
+func (e *sizeError) Error() string {
+	return fmt.Sprintf("the request body is over the limit of %d bytes", e.limit)
+}
+
+// timeoutError is an upstream budget that ran out.
+type timeoutError struct {
+	budget string
+	after  time.Duration
+}
+
+func (e *timeoutError) Error() string {
+	return fmt.Sprintf("upstream timeout: %s budget of %s ran out", e.budget, e.after)
+}
+
+// upstreamError is an upstream whose answer cannot be passed on.
+type upstreamError struct {
+	kind    registry.FailureKind
+	status  int    // to answer
+	code    string // to answer
+	message string
+}
+
+func (e *upstreamError) Error() string { return e.message }
+
+// commitError is a turn that was answered but not recorded.
+type commitError struct{ err error }
+
+func (e *commitError) Error() string { return "the turn could not be recorded: " + e.err.Error() }
+func (e *commitError) Unwrap() error { return e.err }
+
+// A refusal is how an error is told to the harness and counted.
+type refusal struct {
+	status     int
+	code       string
+	reason     metrics.Reason // "" when it is no refusal of muxproxy's own
+	outcome    metrics.Outcome
+	retryAfter time.Duration // 0 sends no Retry-After
+	final      bool          // a retry cannot help: x-should-retry: false
+
+	message, param, stopCondition, allow string
+}
+
+// refusalOf is the one table of errors to statuses. 408 and 409 are not in it:
+// SDKs retry those.
+func refusalOf(err error) refusal {
+	r := refusal{outcome: metrics.OutcomeRefused, message: err.Error()}
+	as := func(status int, code string, reason metrics.Reason) refusal {
+		r.status, r.code, r.reason = status, code, reason
+		r.final = status < 500 && status != http.StatusTooManyRequests
+		return r
+	}
+	if errors.Is(err, registry.ErrUnknownSecret) {
+		r.message = "no session has this key; send the session's secret as a bearer token or in x-api-key"
+		return as(http.StatusUnauthorized, "invalid_api_key", metrics.ReasonInvalidAPIKey)
+	}
+	if commit, ok := errors.AsType[*commitError](err); ok && !errors.Is(commit.err, registry.ErrSealed) {
+		r.outcome, r.retryAfter = metrics.OutcomeCommitFailed, time.Second
+		return as(http.StatusServiceUnavailable, "commit_failed", "")
+	}
+	if errors.Is(err, registry.ErrSessionEnded) || errors.Is(err, registry.ErrSealed) {
+		return as(http.StatusGone, "session_ended", metrics.ReasonSessionEnded)
+	}
+	if stopped, ok := errors.AsType[*registry.StoppedError](err); ok {
+		r.stopCondition = stopped.Condition
+		return as(http.StatusBadRequest, "session_stopped", metrics.ReasonSessionStopped)
+	}
+	if invalid, ok := errors.AsType[*dialect.RequestError](err); ok {
+		r.param = invalid.Param
+		return as(http.StatusBadRequest, "invalid_request", metrics.ReasonInvalidRequest)
+	}
+	if errors.Is(err, errUpload) {
+		return as(http.StatusBadRequest, "invalid_request", metrics.ReasonInvalidRequest)
+	}
+	if errors.Is(err, errNoRoute) {
+		return as(http.StatusNotFound, "not_found", metrics.ReasonNotFound)
+	}
+	if _, ok := errors.AsType[*modelError](err); ok {
+		r.param = "model"
+		return as(http.StatusNotFound, "model_not_found", metrics.ReasonNotFound)
+	}
+	if method, ok := errors.AsType[*methodError](err); ok {
+		r.allow = method.allow
+		return as(http.StatusMethodNotAllowed, "method_not_allowed", metrics.ReasonMethodNotAllowed)
+	}
+	if _, ok := errors.AsType[*sizeError](err); ok {
+		return as(http.StatusRequestEntityTooLarge, "body_too_large", metrics.ReasonBodyTooLarge)
+	}
+	if _, ok := errors.AsType[*codingError](err); ok {
+		return as(http.StatusUnsupportedMediaType, "unsupported_media_type", metrics.ReasonUnsupportedMediaType)
+	}
+	if errors.Is(err, errUpgrade) {
+		return as(http.StatusUpgradeRequired, "upgrade_required", metrics.ReasonUpgradeRequired)
+	}
+	if busy, ok := errors.AsType[*registry.BusyError](err); ok {
+		r.retryAfter = busy.RetryAfter
+		return as(http.StatusTooManyRequests, "rate_limited", busyReason(busy.What))
+	}
+	if errors.Is(err, errBytesBusy) {
+		r.retryAfter = time.Second
+		return as(http.StatusTooManyRequests, "rate_limited", metrics.ReasonInflightBytes)
+	}
+	if errors.Is(err, registry.ErrDraining) {
+		r.retryAfter = time.Second
+		r.message = "muxproxy is shutting down"
+		return as(http.StatusServiceUnavailable, "draining", metrics.ReasonDraining)
+	}
+	return callRefusal(err, r)
+}
+
+// callRefusal is the part of the table for calls that were admitted.
+func callRefusal(err error, r refusal) refusal {
+	as := func(status int, code string, outcome metrics.Outcome) refusal {
+		r.status, r.code, r.outcome = status, code, outcome
+		return r
+	}
+	if unavailable, ok := errors.AsType[*upstream.UnavailableError](err); ok {
+		r.retryAfter, r.reason = unavailable.RetryAfter, metrics.ReasonUpstreamUnavailable
+		return as(http.StatusServiceUnavailable, codeUpstreamUnavailable, metrics.OutcomeRefused)
+	}
+	if errors.Is(err, errNotConfigured) {
+		r.retryAfter, r.reason = time.Second, metrics.ReasonUpstreamUnavailable
+		return as(http.StatusServiceUnavailable, codeUpstreamUnavailable, metrics.OutcomeRefused)
+	}
+	if _, ok := errors.AsType[*timeoutError](err); ok {
+		return as(http.StatusGatewayTimeout, codeUpstreamTimeout, metrics.OutcomeUpstreamTimeout)
+	}
+	if failed, ok := errors.AsType[*upstreamError](err); ok {
+		r.final = failed.code == codeUpstreamAuth
+		if failed.status == http.StatusServiceUnavailable {
+			r.retryAfter = time.Second
+		}
+		return as(failed.status, failed.code, outcomeOf(failed.kind))
+	}
+	if errors.Is(err, errClientGone) {
+		return as(statusClientGone, "client_disconnected", metrics.OutcomeClientDisconnected)
+	}
+	r.message = "internal error"
+	return as(http.StatusInternalServerError, "internal_error", metrics.OutcomeAborted)
+}
+
+// The codes of an upstream that cannot be used.
+const (
+	codeUpstreamUnreachable = "upstream_unreachable"
+	codeUpstreamInvalid     = "upstream_invalid"
+	codeUpstreamAuth        = "upstream_auth"
+	codeUpstreamUnavailable = "upstream_unavailable"
+	codeUpstreamTimeout     = "upstream_timeout"
+)
+
+// statusClientGone is nginx's status for a client that left before its answer.
+// It is recorded, never sent.
+const statusClientGone = 499
+
+func busyReason(what string) metrics.Reason {
+	switch what {
+	case registry.BusyMaxInflight:
+		return metrics.ReasonSessionInflight
+	case registry.BusyRequestsPerSecond:
+		return metrics.ReasonSessionRate
+	default:
+		return metrics.ReasonInstance
+	}
+}
+
+// failureKind is the kind under which a failed call is recorded.
+func failureKind(err error) registry.FailureKind {
+	if failed, ok := errors.AsType[*upstreamError](err); ok {
+		return failed.kind
+	}
+	if _, ok := errors.AsType[*timeoutError](err); ok {
+		return registry.FailureTimeout
+	}
+	if _, ok := errors.AsType[*registry.StoppedError](err); ok {
+		return registry.FailureCancelled
+	}
+	if _, ok := errors.AsType[*dialect.RequestError](err); ok {
+		return registry.FailureClientError
+	}
+	if _, ok := errors.AsType[*upstream.UnavailableError](err); ok {
+		return registry.FailureConnection
+	}
+	switch {
+	case errors.Is(err, errClientGone):
+		return registry.FailureClientDisconnected
+	case errors.Is(err, registry.ErrSessionEnded), errors.Is(err, registry.ErrSealed):
+		return registry.FailureCancelled
+	case errors.Is(err, errNotConfigured):
+		return registry.FailureConnection
+	}
+	if _, ok := errors.AsType[*commitError](err); ok {
+		return registry.FailureCommitFailed
+	}
+	return registry.FailureAborted
+}
+
+// outcomeOf is what a request whose call failed counts as.
+func outcomeOf(kind registry.FailureKind) metrics.Outcome {
+	switch kind {
+	case registry.FailureTimeout:
+		return metrics.OutcomeUpstreamTimeout
+	case registry.FailureRateLimit, registry.FailureClientError:
+		return metrics.OutcomeClientError
+	case registry.FailureAuth, registry.FailureUpstreamError:
+		return metrics.OutcomeUpstreamError
+	case registry.FailureUpstreamTruncated:
+		return metrics.OutcomeUpstreamTruncated
+	case registry.FailureConnection:
+		return metrics.OutcomeConnection
+	case registry.FailureClientDisconnected:
+		return metrics.OutcomeClientDisconnected
+	case registry.FailureCancelled:
+		return metrics.OutcomeCancelled
+	case registry.FailureCommitFailed:
+		return metrics.OutcomeCommitFailed
+	case registry.FailureAborted:
+		return metrics.OutcomeAborted
+	}
+	return metrics.OutcomeOther
+}
+
+// refuse answers with an error of muxproxy's own. Nothing was answered yet.
+func (x *exchange) refuse(err error) {
+	r := refusalOf(err)
+	x.outcome, x.err = r.outcome, err
+	if !x.dispatched.IsZero() && failureKind(err) == registry.FailureCancelled {
+		x.outcome, r.reason = metrics.OutcomeCancelled, "" // the call was under way, not refused
+	}
+	if r.reason != "" {
+		x.proxy.Metrics.Refusal(r.reason)
+	}
+	if r.status == statusClientGone {
+		x.status, x.broken = r.status, true // or net/http would answer with an empty 200
+		x.boundRest()
+		return
+	}
+	h := x.writer.Header()
+	h.Set("Content-Type", "application/json")
+	if r.allow != "" {
+		h.Set("Allow", r.allow)
+	}
+	if r.final {
+		h.Set("X-Should-Retry", "false")
+	}
+	if r.status == http.StatusUpgradeRequired {
+		h.Set("Connection", "close")
+	}
+	if r.retryAfter > 0 {
+		seconds := min(max(int64((r.retryAfter+time.Second-1)/time.Second), 1), 60)
+		h.Set("Retry-After", strconv.FormatInt(seconds, 10))
+	}
+	if r.status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	x.deliver(r.status, x.dialect.ErrorBody(r.body()))
+}
+
+// body is the refusal as a dialect tells it.
+func (r refusal) body() dialect.Error {
+	return dialect.Error{Status: r.status, Code: r.code, Param: r.param, Message: r.message, StopCondition: r.stopCondition}
+}

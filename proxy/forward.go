@@ -1,0 +1,91 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+
+	"github.com/muxproxy/muxproxy/proxy/dialect"
+	"github.com/muxproxy/muxproxy/proxy/rawjson"
+	"github.com/muxproxy/muxproxy/proxy/upstream"
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// passThrough serves a route that is no model call: it is neither limited nor
+// recorded, and its body is the harness's own.
+func (x *exchange) passThrough() error { return x.forwardBody(false) }
+
+// passThroughModel serves one that is about the model of the session's calls,
+// and so names that one if the session has one.
+func (x *exchange) passThroughModel() error { return x.forwardBody(true) }
+
+func (x *exchange) forwardBody(ofModel bool) error {
+	session, err := x.authenticate()
+	if err != nil {
+		return err
+	}
+	body, release, err := x.readBody(x.request.Context())
+	if err != nil {
+		return gone(err)
+	}
+	defer release()
+	spec := session.Spec()
+	if object, err := rawjson.ParseObject(body, nil); ofModel && err == nil && spec.Model != "" {
+		if object.Count("model") > 1 {
+			return &dialect.RequestError{Param: "model", Message: `the field "model" stands more than once in the body`}
+		}
+		body = object.Apply([]rawjson.Edit{{Key: "model", Value: rawjson.Quote(nil, spec.Model)}})
+	}
+	return x.forward(spec, string(x.route), body)
+}
+
+// forward passes a request of a session up and its answer down, both whole.
+func (x *exchange) forward(spec registry.Spec, path string, body []byte) error {
+	x.upstream = spec.Upstream
+	target, ok := x.proxy.Upstreams.Get(spec.Upstream)
+	if !ok {
+		return errNotConfigured
+	}
+	timeout := &timeoutError{budgetIdle, x.proxy.IdleTimeout}
+	ctx, cancelTimeout := context.WithTimeoutCause(x.request.Context(), timeout.after, timeout)
+	defer cancelTimeout()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	c := &call{exchange: x, ctx: ctx, cancel: cancel}
+	response, err := target.Send(ctx, &upstream.Request{
+		Method: x.request.Method, Path: path, RawQuery: x.query(),
+		Header: x.upstreamHeader(), Body: body,
+		Affinity: cmp.Or(spec.Affinity, spec.ID), SessionHeader: x.proxy.SessionHeader,
+	})
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return gone(cause)
+		}
+		return sendError(err)
+	}
+	defer response.Body.Close()
+	c.response, c.replica = response, response.Replica
+	c.upstreamRequestID = upstreamRequestID(response.Header)
+	if err := c.judge(); err != nil {
+		return err
+	}
+	answer, err := c.readAnswer()
+	if err != nil {
+		return gone(err)
+	}
+	if response.StatusCode >= http.StatusBadRequest {
+		x.outcome = outcomeOf(statusKind(response.StatusCode))
+	}
+	answerHeader(x.writer.Header(), response.Header)
+	x.deliver(response.StatusCode, answer)
+	return nil
+}
+
+// gone names the end of a request's own context, which says only that it was
+// cancelled: net/http does that when the client leaves.
+func gone(err error) error {
+	if err == context.Canceled { //nolint:errorlint // wrapped ones come from elsewhere
+		return errClientGone
+	}
+	return err
+}

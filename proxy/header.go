@@ -1,0 +1,114 @@
+package proxy
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+const (
+	requestIDHeader         = "X-Request-Id"
+	upstreamRequestIDHeader = "X-Upstream-Request-Id"
+)
+
+// withheld names the request headers that do not go up. They belong to one
+// connection (RFC 9110, section 7.6.1), are the client's credential, describe
+// bytes that may be edited, or were put there by a tunnel or proxy in front.
+func withheld(name string) bool {
+	switch name {
+	case "Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+		"Proxy-Authentication-Info", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+		"Authorization", "X-Api-Key", "Api-Key", "Cookie",
+		"Expect", "Accept-Encoding", "Content-Length", "Content-Encoding", "Host",
+		"Content-Digest", "Repr-Digest", "Digest", "Content-Md5", "Signature", "Signature-Input",
+		"Forwarded", "Via", "X-Real-Ip", "True-Client-Ip", "Cdn-Loop", requestIDHeader:
+		return true
+	}
+	return strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "Cf-") || strings.HasPrefix(name, "Ngrok-")
+}
+
+// upstreamHeader is what goes up of a request's headers. The values are shared
+// with the request.
+func (x *exchange) upstreamHeader() http.Header {
+	listed := connectionTokens(x.request.Header)
+	h := make(http.Header, len(x.request.Header)+2)
+	for name, values := range x.request.Header {
+		if !withheld(name) && name != x.proxy.SessionHeader && !slices.Contains(listed, name) && !slices.ContainsFunc(values, x.holdsSecret) {
+			h[name] = values
+		}
+	}
+	h[requestIDHeader] = []string{x.requestID}
+	return h
+}
+
+// connectionTokens are the headers that Connection declares hop-by-hop.
+func connectionTokens(h http.Header) []string {
+	var names []string
+	for _, value := range h["Connection"] {
+		for name := range strings.SplitSeq(value, ",") {
+			names = append(names, http.CanonicalHeaderKey(trimSpace(name)))
+		}
+	}
+	return names
+}
+
+// query is the request's query without the `key` parameter, in which some
+// clients carry a credential, and without any other that holds the secret;
+// everything else stays as it was written.
+func (x *exchange) query() string {
+	raw := x.request.URL.RawQuery
+	if !strings.Contains(raw, "key") && !strings.Contains(raw, "%") && !x.holdsSecret(raw) {
+		return raw
+	}
+	kept := make([]string, 0, 4)
+	for parameter := range strings.SplitSeq(raw, "&") {
+		name, _, _ := strings.Cut(parameter, "=")
+		if decoded, err := url.QueryUnescape(name); err == nil && decoded == "key" || x.holdsSecret(parameter) {
+			continue
+		}
+		kept = append(kept, parameter)
+	}
+	return strings.Join(kept, "&")
+}
+
+// answerHeader copies an upstream's response headers to the client's, except
+// what belongs to the connection or to the length and coding of a body that
+// muxproxy frames itself. Cookies stay behind because all sessions share one
+// upstream account; the upstream's request id gets a name of its own.
+func answerHeader(to, from http.Header) {
+	listed := connectionTokens(from)
+	for name, values := range from {
+		switch name {
+		case "Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+			"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Content-Encoding",
+			"Set-Cookie", "Alt-Svc", ServerHeader, upstreamRequestIDHeader:
+			continue
+		case requestIDHeader:
+			to[upstreamRequestIDHeader] = values
+			continue
+		}
+		if !slices.Contains(listed, name) {
+			to[name] = values
+		}
+	}
+}
+
+// upstreamRequestID is the id under which the upstream knows a call.
+func upstreamRequestID(h http.Header) string {
+	if id := h.Get(requestIDHeader); id != "" {
+		return id
+	}
+	return h.Get("Request-Id")
+}
+
+// maxRequestID bounds a client's request id.
+const maxRequestID = 128
+
+// validRequestID says whether a client's request id may go into headers and
+// logs as it is.
+func validRequestID(id string) bool {
+	return id != "" && len(id) <= maxRequestID && !strings.ContainsFunc(id, func(c rune) bool {
+		return c <= ' ' || c > '~' || c == '"' || c == '\\'
+	})
+}

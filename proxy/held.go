@@ -1,0 +1,79 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// heldBytes is what a request holds of MaxInflightBytes. Nothing is held
+// without a cap.
+type heldBytes struct {
+	exchange *exchange
+	n        int64
+}
+
+// grow waits until n bytes in all are held. A body larger than all there is
+// holds all of it.
+func (h *heldBytes) grow(ctx context.Context, n int64) error {
+	p := h.exchange.proxy
+	if p.bodies == nil {
+		return nil
+	}
+	n = min(n, p.MaxInflightBytes)
+	more := n - h.n
+	if more <= 0 {
+		return nil
+	}
+	if !p.bodies.TryAcquire(more) {
+		ctx, cancel := context.WithTimeoutCause(ctx, p.AdmitTimeout, errBytesBusy)
+		defer cancel()
+		waited := time.Now()
+		err := p.bodies.Acquire(ctx, more)
+		h.exchange.admission += time.Since(waited)
+		if err != nil {
+			return context.Cause(ctx)
+		}
+	}
+	h.n = n
+	return nil
+}
+
+// shrink gives back all but n bytes.
+func (h *heldBytes) shrink(n int64) {
+	if free := h.n - n; free > 0 {
+		h.n = n
+		h.exchange.proxy.bodies.Release(free)
+	}
+}
+
+// reader reads a body of unknown length into what is held, and takes more as it
+// comes: if it took all that the body might come to, a few uploads that stand
+// still would hold up everyone.
+func (h *heldBytes) reader(ctx context.Context, r io.Reader) io.Reader {
+	return &heldReader{r: r, ctx: ctx, held: h}
+}
+
+type heldReader struct {
+	r    io.Reader
+	ctx  context.Context //nolint:containedctx // of one read of one body
+	held *heldBytes
+	read int64
+}
+
+// firstHeld is what a body of unknown length begins with; it then doubles.
+const firstHeld = 64 << 10
+
+func (h *heldReader) Read(b []byte) (int, error) {
+	if h.read >= h.held.n {
+		if err := h.held.grow(h.ctx, max(2*h.held.n, firstHeld)); err != nil {
+			return 0, err
+		}
+	}
+	if room := h.held.n - h.read; room > 0 {
+		b = b[:min(int64(len(b)), room)]
+	}
+	n, err := h.r.Read(b)
+	h.read += int64(n)
+	return n, err
+}

@@ -1,0 +1,158 @@
+package proxy
+
+import (
+	"crypto/rand"
+	"net/http"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/muxproxy/muxproxy/metrics"
+	"github.com/muxproxy/muxproxy/proxy/dialect"
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// An exchange is one request of the data plane and what becomes of it. It is
+// filled along the way and emitted once, by finish, as a log line and metrics.
+// It belongs to the goroutine that serves the request.
+type exchange struct {
+	proxy   *Proxy
+	writer  http.ResponseWriter
+	control *http.ResponseController
+	request *http.Request
+
+	route     metrics.Route
+	dialect   dialect.Dialect
+	requestID string
+	started   time.Time
+
+	secret  string // as it was sent; "" is none
+	session string // its id
+	stream  bool   // the answer is a stream
+	status  int    // answered; 0 is nothing yet
+	outcome metrics.Outcome
+	err     error  // what went wrong
+	end     string // why a call's answer ended
+	broken  bool   // the connection must break: the answer is not whole
+	unread  bool   // the request has a body and nobody has begun to read it
+
+	bytesIn, bytesOut int64
+	renewed           time.Time // the write deadline
+
+	admission  time.Duration // waiting for limits
+	dispatched time.Time     // handed to an upstream; zero is never
+	answered   time.Time     // the last byte from the upstream
+
+	upstream, replica, upstreamRequestID string
+	firstEvent                           time.Duration
+	turn                                 *registry.Turn
+}
+
+func newExchange(p *Proxy, w http.ResponseWriter, r *http.Request) *exchange {
+	x := &exchange{
+		proxy: p, writer: w, control: http.NewResponseController(w), request: r,
+		dialect: dialect.Chat{}, route: metrics.RouteOther, started: time.Now(),
+		outcome: metrics.OutcomeOK, requestID: r.Header.Get(requestIDHeader), unread: r.ContentLength != 0,
+		secret: bearer(r.Header),
+	}
+	if !validRequestID(x.requestID) || x.holdsSecret(x.requestID) {
+		x.requestID = "req_" + rand.Text()
+	}
+	return x
+}
+
+// begin sends the status line with the first byte that follows.
+func (x *exchange) begin(status int) {
+	x.status = status
+	x.boundRest()
+	x.writer.WriteHeader(status)
+}
+
+// finish emits the record, in every case, and breaks the connection of an
+// answer that was begun and cannot be ended well: HTTP has no other way to say
+// that a body is not whole.
+func (x *exchange) finish() {
+	panicked := recover()
+	if x.status != 0 {
+		x.renewWriteDeadline() // for what the server still has to write after the handler
+	}
+	if panicked != nil {
+		x.outcome = metrics.OutcomeAborted
+	}
+	x.emit(panicked)
+	if panicked != nil {
+		panic(panicked)
+	}
+	if x.broken {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func (x *exchange) emit(panicked any) {
+	duration := time.Since(x.started)
+	overhead := x.overhead(duration)
+	x.proxy.Metrics.Request(metrics.RequestRecord{
+		Route: x.route, Code: x.status, Outcome: x.outcome, Stream: x.stream,
+		Duration: duration, Overhead: overhead,
+	})
+	line := x.proxy.Logger.WithLevel(x.level(panicked))
+	if panicked != nil {
+		line.Any("panic", panicked)
+	}
+	line.Str("request_id", x.requestID).Str("method", x.request.Method).Str("route", string(x.route)).
+		Int("status", x.status).Str("outcome", string(x.outcome)).Bool("stream", x.stream).
+		Int64("bytes_in", x.bytesIn).Int64("bytes_out", x.bytesOut).
+		Float64("seconds", duration.Seconds())
+	optional(line, "session", x.session)
+	optional(line, "end", x.end)
+	optional(line, "upstream", x.upstream)
+	optional(line, "replica", x.replica)
+	optional(line, "upstream_request_id", x.upstreamRequestID)
+	if x.admission > time.Millisecond {
+		line.Float64("admission_seconds", x.admission.Seconds())
+	}
+	if x.firstEvent > 0 {
+		line.Float64("first_event_seconds", x.firstEvent.Seconds())
+	}
+	if overhead > 0 {
+		line.Float64("overhead_seconds", overhead.Seconds())
+	}
+	if x.turn != nil {
+		line.Int("turn", x.turn.Index)
+		if u := x.turn.Usage; u != nil {
+			line.Int64("input_tokens", u.InputTokens).Int64("output_tokens", u.OutputTokens)
+		}
+	}
+	line.Err(x.err).Msg("request")
+}
+
+// level is what the outcome deserves: health checks are noise, and what a
+// person should look at stands out.
+func (x *exchange) level(panicked any) zerolog.Level {
+	switch {
+	case panicked != nil:
+		return zerolog.ErrorLevel
+	case x.route == metrics.RouteHealth || x.route == metrics.RouteRoot:
+		return zerolog.DebugLevel
+	case x.outcome == metrics.OutcomeOK || x.outcome == metrics.OutcomeRefused ||
+		x.outcome == metrics.OutcomeClientDisconnected || x.outcome == metrics.OutcomeCancelled:
+		return zerolog.InfoLevel
+	default:
+		return zerolog.WarnLevel
+	}
+}
+
+// overhead is what muxproxy itself added to a call: all the time that it was
+// neither waiting for a limit nor for the upstream.
+func (x *exchange) overhead(total time.Duration) time.Duration {
+	if x.dispatched.IsZero() || x.answered.IsZero() {
+		return 0
+	}
+	return total - x.admission - x.answered.Sub(x.dispatched)
+}
+
+func optional(line *zerolog.Event, key, value string) {
+	if value != "" {
+		line.Str(key, value)
+	}
+}

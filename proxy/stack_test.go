@@ -1,0 +1,433 @@
+package proxy_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/muxproxy/muxproxy/bench/scripted"
+	"github.com/muxproxy/muxproxy/metrics"
+	"github.com/muxproxy/muxproxy/proxy"
+	"github.com/muxproxy/muxproxy/proxy/upstream"
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// net/http's server waits half a second before it closes a connection whose
+// request it did not read to the end, and nobody can wait for that.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
+
+const upstreamKey = "sk-upstream-credential"
+
+// A stack is the whole data plane, from a client through muxproxy to a
+// scripted upstream, on sockets or, in a synctest bubble, on memory.
+type stack struct {
+	t         *testing.T
+	model     *scripted.Upstream
+	registry  *registry.Registry
+	upstreams *upstream.Set
+	metrics   *prometheus.Registry
+	logs      *logs
+	client    *http.Client
+	url       string
+	modelURL  string
+}
+
+// settings are what a test changes of a stack.
+type settings struct {
+	proxy    proxy.Options
+	registry registry.Options
+	upstream upstream.Config
+	dial     func(ctx context.Context, network, addr string) (net.Conn, error) // to the upstream
+	memory   bool                                                              // no sockets
+}
+
+type logs struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buffer.Write(b)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buffer.String()
+}
+
+func newStack(t *testing.T, change ...func(*settings)) *stack {
+	t.Helper()
+	var set settings
+	for _, f := range change {
+		f(&set)
+	}
+	s := &stack{t: t, model: scripted.New(), metrics: prometheus.NewRegistry(), logs: &logs{}}
+	var err error
+	if s.registry, err = registry.New(set.registry); err != nil {
+		t.Fatal(err)
+	}
+
+	modelListener, dialModel := listen(t, set.memory)
+	model, err := scripted.Start(s.model, modelListener)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.modelURL = model.URL
+	t.Cleanup(func() { model.Close() })
+
+	if set.dial != nil {
+		dialModel = set.dial
+	}
+	s.upstreams = upstream.NewSet(upstream.Options{Dial: dialModel, ConnectTimeout: 2 * time.Second})
+	t.Cleanup(s.upstreams.Close)
+	config := set.upstream
+	if len(config.Replicas) == 0 {
+		config.Replicas = []upstream.ReplicaConfig{{Name: "r0", URL: model.URL}}
+	}
+	if config.APIKey == "" {
+		config.APIKey = upstreamKey
+	}
+	if err := s.upstreams.Put("default", config); err != nil {
+		t.Fatal(err)
+	}
+
+	options := set.proxy
+	options.Registry, options.Upstreams = s.registry, s.upstreams
+	options.Logger = zerolog.New(s.logs)
+	options.Metrics, err = metrics.New(s.metrics, metrics.Sources{
+		Registry:  s.registry.Stats,
+		Upstreams: func() []metrics.UpstreamState { return []metrics.UpstreamState{{Name: "default"}} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := proxy.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, dial := listen(t, set.memory)
+	server := &http.Server{Handler: p.Handler("nonce-1")}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	transport := &http.Transport{DialContext: dial, DisableCompression: true, MaxIdleConnsPerHost: 1 << 10}
+	s.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	s.url = "http://" + listener.Addr().String()
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		server.Close()
+		serving.Wait()
+	})
+	return s
+}
+
+func inMemory(s *settings) { s.memory = true }
+
+func listen(t *testing.T, memory bool) (net.Listener, func(ctx context.Context, network, addr string) (net.Conn, error)) {
+	t.Helper()
+	if memory {
+		n := scripted.NewNetwork()
+		return n, n.DialContext
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, (&net.Dialer{}).DialContext
+}
+
+// A rollout is a registered session as its harness sees it.
+type rollout struct {
+	*stack
+	session *registry.Session
+	secret  string
+}
+
+func (s *stack) register(spec registry.Spec) *rollout {
+	s.t.Helper()
+	registered, err := s.registry.Register(spec)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return &rollout{s, registered[0].Session, registered[0].Secret}
+}
+
+// request makes a request of the rollout's harness.
+func (r *rollout) request(method, path, body string) *http.Request {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+r.secret)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return req
+}
+
+// An answer is a response read to its end.
+type answer struct {
+	*http.Response
+	body []byte
+	err  error // that reading ended with, nil for a clean end
+}
+
+func (s *stack) do(req *http.Request) answer {
+	s.t.Helper()
+	res, err := s.client.Do(req)
+	if err != nil {
+		s.t.Fatalf("%s %s: %v", req.Method, req.URL, err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	return answer{res, body, err}
+}
+
+const chatPath = "/v1/chat/completions"
+
+// chat makes one call of the model that plays a script; extra is more fields.
+func (r *rollout) chat(model, extra string) answer {
+	r.t.Helper()
+	return r.do(r.request(http.MethodPost, chatPath, chatBody(model, extra)))
+}
+
+func chatBody(model, extra string) string {
+	if extra != "" {
+		extra = "," + extra
+	}
+	return `{"model":"` + model + `","messages":[{"role":"user","content":"hi"}]` + extra + `}`
+}
+
+const streaming = `"stream":true`
+
+// wantError checks an error of muxproxy's own.
+func (a answer) wantError(t *testing.T, status int, code string) {
+	t.Helper()
+	var body struct {
+		Error struct {
+			Message, Type, Code string
+		}
+	}
+	if err := json.Unmarshal(a.body, &body); err != nil || a.StatusCode != status || body.Error.Code != code || body.Error.Message == "" || body.Error.Type == "" {
+		t.Errorf("got status %d, body %s; want status %d, code %s", a.StatusCode, a.body, status, code)
+	}
+}
+
+// settle waits until no call of the rollout is in flight: a client has its last
+// byte a moment before the server knows that it was written.
+func (r *rollout) settle() {
+	r.t.Helper()
+	for r.session.Summary().Inflight > 0 {
+		if r.t.Context().Err() != nil {
+			r.t.Fatal("calls are still in flight")
+		}
+		runtime.Gosched()
+	}
+}
+
+func (r *rollout) turns() []*registry.Turn { return r.session.Trace().Turns }
+
+// wantTurns checks how many turns and failed calls the trace has.
+func (r *rollout) wantTurns(turns int, failures ...registry.FailureKind) {
+	r.t.Helper()
+	trace := r.session.Trace()
+	var kinds []registry.FailureKind
+	for _, f := range trace.FailedCalls {
+		kinds = append(kinds, f.Error.Kind)
+	}
+	if len(trace.Turns) != turns || len(kinds) != len(failures) {
+		r.t.Errorf("the trace has %d turns and failed calls %v; want %d and %v", len(trace.Turns), kinds, turns, failures)
+		return
+	}
+	for i, kind := range failures {
+		if kinds[i] != kind {
+			r.t.Errorf("failed call %d is %s: %s; want %s", i, kinds[i], trace.FailedCalls[i].Error.Message, kind)
+		}
+	}
+}
+
+// bubble runs a test of the whole stack in memory and in virtual time.
+func bubble(t *testing.T, test func(s *stack), change ...func(*settings)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(newStack(t, append(change, inMemory)...)) })
+}
+
+// live is an answer that is read as it arrives, by a client that may leave.
+type live struct {
+	*http.Response
+	t      *testing.T
+	leave  context.CancelFunc
+	reader *bufio.Reader
+}
+
+// open makes a chat call and returns when its header is there.
+func (r *rollout) open(model, extra string) *live {
+	r.t.Helper()
+	req, leave := abandonable(r.request(http.MethodPost, chatPath, chatBody(model, extra)))
+	res, err := r.client.Do(req) //nolint:bodyclose // it is closed with the test
+	if err != nil {
+		leave()
+		r.t.Fatal(err)
+	}
+	l := &live{res, r.t, leave, bufio.NewReaderSize(res.Body, 64<<10)}
+	r.t.Cleanup(l.close)
+	return l
+}
+
+func (l *live) close() {
+	l.leave()
+	l.Body.Close()
+}
+
+// line reads one line.
+func (l *live) line() string {
+	l.t.Helper()
+	line, err := l.reader.ReadString('\n')
+	if err != nil {
+		l.t.Fatalf("read a line: %v after %q", err, line)
+	}
+	return line
+}
+
+// event reads up to and with the next blank line.
+func (l *live) event() string {
+	l.t.Helper()
+	var event strings.Builder
+	for {
+		line := l.line()
+		event.WriteString(line)
+		if strings.TrimRight(line, "\r\n") == "" {
+			return event.String()
+		}
+	}
+}
+
+// rest reads to the end.
+func (l *live) rest() (string, error) {
+	b, err := io.ReadAll(l.reader)
+	return string(b), err
+}
+
+// logged is what a log line of a request says.
+type logged struct {
+	Outcome, End, Route, Error string
+	Status                     int
+	Stream                     bool
+	Overhead                   float64 `json:"overhead_seconds"`
+}
+
+// logged gives the log lines of requests, oldest first.
+func (s *stack) logged() []logged {
+	s.t.Helper()
+	var all []logged
+	for line := range strings.Lines(s.logs.String()) {
+		var l logged
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			s.t.Fatalf("log line %q: %v", line, err)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// wantLogged checks how the newest request is logged; "" and 0 are not checked.
+// It is for bubbles, where it waits for the log line.
+func (s *stack) wantLogged(want logged) {
+	s.t.Helper()
+	synctest.Wait()
+	all := s.logged()
+	if len(all) == 0 {
+		s.t.Error("no request was logged")
+		return
+	}
+	got := all[len(all)-1]
+	for _, field := range []struct{ name, got, want string }{
+		{"outcome", got.Outcome, want.Outcome}, {"end", got.End, want.End}, {"route", got.Route, want.Route},
+	} {
+		if field.want != "" && field.got != field.want {
+			s.t.Errorf("logged %s is %q, want %q (error %q)", field.name, field.got, field.want, got.Error)
+		}
+	}
+	if want.Status != 0 && got.Status != want.Status {
+		s.t.Errorf("logged status is %d, want %d (error %q)", got.Status, want.Status, got.Error)
+	}
+}
+
+// outcomes counts the requests by their outcome, as /metrics shows them.
+func (s *stack) outcomes() map[string]int {
+	s.t.Helper()
+	families, err := s.metrics.Gather()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, family := range families {
+		if family.GetName() != "muxproxy_requests_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if n := int(metric.GetCounter().GetValue()); label.GetName() == "outcome" && n > 0 {
+					counts[label.GetValue()] += n
+				}
+			}
+		}
+	}
+	return counts
+}
+
+// wantIdle checks that no call holds a place anywhere. It is for bubbles.
+func (s *stack) wantIdle() {
+	s.t.Helper()
+	synctest.Wait()
+	if n := s.registry.Stats().Inflight; n != 0 {
+		s.t.Errorf("%d calls are in flight in the registry, want 0", n)
+	}
+	for _, u := range s.upstreams.List() {
+		for _, replica := range u.Replicas {
+			if replica.Inflight != 0 {
+				s.t.Errorf("%d calls are in flight on replica %s, want 0", replica.Inflight, replica.Name)
+			}
+		}
+	}
+}
+
+// closedPort is a URL that refuses connections.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return "http://" + l.Addr().String()
+}
+
+// at points a stack at other replicas than the scripted upstream.
+func at(urls ...string) func(*settings) {
+	return func(s *settings) {
+		for i, url := range urls {
+			s.upstream.Replicas = append(s.upstream.Replicas, upstream.ReplicaConfig{Name: "r" + strconv.Itoa(i), URL: url})
+		}
+	}
+}

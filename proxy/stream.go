@@ -1,0 +1,382 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/muxproxy/muxproxy/metrics"
+	"github.com/muxproxy/muxproxy/proxy/dialect"
+	"github.com/muxproxy/muxproxy/proxy/sse"
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// tailBudget is how long the end of an upstream's body is waited for once its
+// terminal event has come, and once a client has left a finished generation.
+const tailBudget = 250 * time.Millisecond
+
+// keepalive is a comment of one line. The blank line that would end an event is
+// missing on purpose: some SDKs take any blank line for an event.
+const keepalive = ": keepalive\n"
+
+// A relay passes one stream on. The upstream's bytes are read straight into
+// the record of the turn; whole events go out of it as they are completed.
+//
+// The goroutine of the call reads; tick, on a timer, sends keepalives and ends
+// the call when the upstream is silent for too long. mu guards all that both
+// of them touch: the client's connection and the fields below it.
+type relay struct {
+	*call
+	events dialect.Stream
+
+	raw     []byte // all that has been received
+	parsed  int    // of raw, up to here whole events were handled
+	scanner sse.Scanner
+	edited  []byte // scratch, when what goes out differs from what came
+
+	instruments *metrics.Upstream
+	lastEvent   time.Time
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	closed  bool
+	written time.Time // the last write to the client
+	reading time.Time // since when the upstream has been waited for
+	tail    bool      // the terminal event has come
+	gone    error     // why the client is not written to any more
+}
+
+// relayStream relays a stream to its end. The client has its headers, so every
+// failure from here on is told in the stream; no error is returned.
+func (c *call) relayStream() error {
+	c.stream = true
+	r := &relay{
+		call: c, events: c.dialect.Stream(c.request, c.added, c.conversation),
+		instruments: c.proxy.Metrics.Upstream(c.upstream),
+		raw:         make([]byte, 0, 4<<10),
+	}
+	// The request is recorded and sent: while the stream runs only what the
+	// relay needs is kept.
+	c.request = nil
+	c.releaseBody()
+
+	h := c.writer.Header()
+	answerHeader(h, c.response.Header)
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+	c.begin(c.response.StatusCode)
+	r.written, r.reading = time.Now(), r.dispatched
+	err := c.write(nil)
+	if err != nil {
+		err = r.leave(err)
+	} else {
+		err = r.run()
+	}
+	r.finish(err)
+	return nil
+}
+
+// run reads until the upstream's body or the call ends, and returns what
+// reading ended with: io.EOF for a body that ended cleanly.
+func (r *relay) run() error {
+	r.mu.Lock()
+	r.timer = time.AfterFunc(r.nextTick(r.reading), r.tick)
+	r.mu.Unlock()
+	defer r.stop() // also of a panic: the timer must not write to an answer that is over
+	for {
+		if cap(r.raw)-len(r.raw) < 1<<10 {
+			r.raw = slices.Grow(r.raw, max(len(r.raw), 4<<10))
+		}
+		n, err := r.response.Body.Read(r.raw[len(r.raw):cap(r.raw)])
+		now := time.Now()
+		r.raw = r.raw[:len(r.raw)+n]
+		if n > 0 {
+			if writeErr := r.pass(now); writeErr != nil {
+				return writeErr
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// pass lets out the events that are whole now, in one write.
+func (r *relay) pass(now time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reading = now
+	if r.tail {
+		return nil
+	}
+	out, err := r.collect(now)
+	if len(out) > 0 && r.gone == nil {
+		if writeErr := r.write(out); writeErr != nil {
+			if gone := r.leave(writeErr); gone != nil {
+				return gone
+			}
+		}
+		r.written = time.Now()
+		r.reading = r.written
+	}
+	if err != nil {
+		return err
+	}
+	if int64(len(r.raw)) > r.proxy.MaxBodyBytes {
+		return tooLong(r.proxy.MaxBodyBytes)
+	}
+	return nil
+}
+
+// collect handles the events that are whole and returns the bytes that go out
+// in their place. They alias raw unless an event was dropped or changed.
+func (r *relay) collect(now time.Time) (out []byte, err error) {
+	from, edited := r.parsed, r.edited[:0]
+	changed := false
+	for !r.tail && err == nil {
+		n := r.scanner.Next(r.raw[r.parsed:])
+		if n == 0 {
+			break
+		}
+		event := r.raw[r.parsed : r.parsed+n]
+		r.observe(event, now)
+		action, replacement := r.events.Event(event)
+		if action == dialect.Forward {
+			r.parsed += n
+			continue
+		}
+		changed = true
+		edited = append(append(edited, r.raw[from:r.parsed]...), replacement...)
+		switch action {
+		case dialect.Hold:
+			r.tail = true
+			r.generated.Store(true)
+			r.timer.Reset(tailBudget)
+		case dialect.Abort:
+			err = errAborted
+		default:
+			r.parsed += n
+		}
+		from = r.parsed
+	}
+	if r.events.Complete() {
+		r.generated.Store(true)
+	}
+	if !changed {
+		return r.raw[from:r.parsed], err
+	}
+	if !r.tail && err == nil {
+		edited = append(edited, r.raw[from:r.parsed]...)
+	}
+	r.edited = edited
+	return edited, err
+}
+
+// observe measures an event's arrival.
+func (r *relay) observe(event []byte, now time.Time) {
+	if sse.IsComment(event) {
+		return
+	}
+	last := r.lastEvent
+	r.lastEvent = now
+	if last.IsZero() {
+		r.firstEvent = now.Sub(r.dispatched)
+		r.instruments.TimeToFirstEvent.Observe(r.firstEvent.Seconds())
+		r.timer.Reset(r.nextTick(now)) // the idle budget counts from here on
+		return
+	}
+	r.instruments.StreamGap.Observe(now.Sub(last).Seconds())
+}
+
+// leave gives up the client, which cannot be written to, and with it the call,
+// unless that only lacks its end: then it returns nil.
+func (r *relay) leave(err error) error {
+	r.gone = clientGone(err)
+	if r.generated.Load() {
+		r.clientLeft()
+		return nil
+	}
+	r.cancel(r.gone)
+	return r.gone
+}
+
+// tick sends a keepalive when one is due and ends the call when the upstream
+// has been silent for too long. One timer that looks at clocks costs less than
+// timers that are set anew with every event.
+func (r *relay) tick() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	now := time.Now()
+	budget := r.budget()
+	switch {
+	case r.tail:
+		r.cancel(errTailOver)
+		return
+	case now.Sub(r.reading) >= budget.after:
+		r.cancel(budget)
+		return
+	case r.gone == nil && r.proxy.Keepalive > 0 && now.Sub(r.written) >= r.proxy.Keepalive:
+		if err := r.write([]byte(keepalive)); err != nil {
+			_ = r.leave(err) // the reader sees the cancelled call
+			return
+		}
+		r.written = time.Now()
+	}
+	r.timer.Reset(r.nextTick(time.Now()))
+}
+
+// nextTick is how long nothing can be due.
+func (r *relay) nextTick(now time.Time) time.Duration {
+	next := r.reading.Add(r.budget().after)
+	if keepalive := r.written.Add(r.proxy.Keepalive); r.gone == nil && r.proxy.Keepalive > 0 && keepalive.Before(next) {
+		next = keepalive
+	}
+	return max(next.Sub(now), 0)
+}
+
+// budget is how long the upstream may be silent. Engines send their header when
+// they have queued a call, so the first event still has the time of the first
+// byte.
+func (r *relay) budget() *timeoutError {
+	if r.lastEvent.IsZero() {
+		return &timeoutError{"first byte", r.proxy.FirstByteTimeout}
+	}
+	return &timeoutError{budgetIdle, r.proxy.IdleTimeout}
+}
+
+// stop ends the timer; after it the connection is the caller's alone.
+func (r *relay) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	r.answered = time.Now()
+}
+
+// finish ends the client's stream as the upstream's ended: cleanly when the
+// turn is whole and committed, in no other case.
+func (r *relay) finish(err error) {
+	clean := errors.Is(err, io.EOF)
+	held := r.raw[r.parsed:]
+	if clean && !r.events.Terminal() {
+		held = r.unterminated(held)
+	}
+	result := r.events.Result()
+	switch {
+	case result.Aborted:
+		r.breakOff(errAborted)
+	case result.Failure != nil:
+		r.end = "error"
+		r.outcome = outcomeOf(registry.FailureUpstreamError)
+		r.failedInBand(result.Failure.Message, r.received())
+		if writeErr := r.write(held); writeErr != nil || !clean {
+			r.broken = true
+		}
+	case r.events.Terminal(), clean && r.events.Complete():
+		r.release(result, held)
+	default:
+		r.breakOff(incomplete(err))
+	}
+}
+
+// unterminated takes what is left at a clean end for an event, as some servers
+// leave out the last blank line, and returns what goes out in its place.
+func (r *relay) unterminated(rest []byte) []byte {
+	if len(rest) == 0 {
+		return nil
+	}
+	switch action, replacement := r.events.Event(rest); action {
+	case dialect.Forward, dialect.Hold:
+		return rest
+	default:
+		return replacement
+	}
+}
+
+// release commits the turn and lets its held end go.
+func (r *relay) release(result dialect.Result, held []byte) {
+	r.end = "eof"
+	if r.events.Terminal() {
+		r.end = "done"
+	}
+	if err := r.commit(r.response.StatusCode, r.received(), result); err != nil {
+		r.tell(err)
+		return
+	}
+	err := r.gone
+	if err == nil && r.exchange.request.Context().Err() != nil {
+		err = errClientGone // a write could succeed, but to nobody
+	}
+	if err == nil {
+		err = r.write(held)
+	}
+	r.turn.SetDelivered(err == nil)
+	if err != nil {
+		r.lost(err)
+	}
+}
+
+// breakOff records a call that made no turn and breaks the client's stream.
+func (r *relay) breakOff(err error) {
+	r.tell(r.failed(err, r.received()))
+}
+
+// tell ends a stream that must not look whole: an error event, if there is
+// still somebody to read it, and a broken connection.
+func (r *relay) tell(err error) {
+	refusal := refusalOf(err)
+	r.err, r.outcome, r.broken = err, refusal.outcome, true
+	if kind := failureKind(err); refusal.outcome == metrics.OutcomeRefused {
+		r.outcome = outcomeOf(kind)
+	}
+	r.end = endOf(err)
+	if refusal.status != statusClientGone {
+		_ = r.write(r.dialect.ErrorEvent(refusal.body())) // the connection is given up either way
+	}
+}
+
+// endOf says in one word why a stream was broken off.
+func endOf(err error) string {
+	if timeout, ok := errors.AsType[*timeoutError](err); ok {
+		return strings.ReplaceAll(timeout.budget, " ", "_") + "_timeout"
+	}
+	if stopped, ok := errors.AsType[*registry.StoppedError](err); ok {
+		return stopped.Condition
+	}
+	switch kind := failureKind(err); kind {
+	case registry.FailureClientDisconnected:
+		return "client_gone"
+	case registry.FailureUpstreamTruncated:
+		return "reset"
+	default:
+		return string(kind)
+	}
+}
+
+// received is what came from the upstream, without the room for more.
+func (r *relay) received() []byte {
+	if cap(r.raw)-len(r.raw) > len(r.raw)/4 {
+		return bytes.Clone(r.raw)
+	}
+	return r.raw
+}
+
+// incomplete is a stream that ended before it was whole.
+func incomplete(err error) error {
+	if _, ok := errors.AsType[*upstreamError](err); ok {
+		return err
+	}
+	if errors.Is(err, io.EOF) {
+		err = errors.New("it ended before its terminal event")
+	}
+	return truncated(err)
+}
