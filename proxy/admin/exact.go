@@ -1,0 +1,69 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// decode is json.Unmarshal that takes field names only as they are written:
+// encoding/json, and huma's validation with it, would take ID for id.
+func decode(text []byte, into any) error {
+	if err := json.Unmarshal(text, into); err != nil {
+		return err
+	}
+	return inexact(text, reflect.TypeOf(into), "body")
+}
+
+// inexact finds the first field of a JSON text, which t has decoded, that is not
+// spelt as t spells it. Types that decode themselves are not looked into.
+func inexact(text []byte, t reflect.Type, at string) error {
+	for t.Kind() == reflect.Pointer {
+		if t.Implements(reflect.TypeFor[json.Unmarshaler]()) {
+			return nil
+		}
+		t = t.Elem()
+	}
+	switch {
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
+		return nil
+	case t.Kind() == reflect.Struct:
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(text, &members); err != nil {
+			return err
+		}
+		fields := jsonFields(t)
+		for name, value := range members {
+			field, ok := fields[name]
+			if !ok {
+				return FieldError{"unexpected property", at + "." + name}
+			}
+			if err := inexact(value, field, at+"."+name); err != nil {
+				return err
+			}
+		}
+	case t.Kind() == reflect.Slice:
+		var elements []json.RawMessage
+		if err := json.Unmarshal(text, &elements); err != nil {
+			return err
+		}
+		for i, value := range elements {
+			if err := inexact(value, t.Elem(), fmt.Sprintf("%s[%d]", at, i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// jsonFields are the types of a struct's fields by their names in JSON.
+func jsonFields(t reflect.Type) map[string]reflect.Type {
+	fields := make(map[string]reflect.Type, t.NumField())
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			fields[name] = f.Type
+		}
+	}
+	return fields
+}

@@ -1,0 +1,157 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// settings are the parts of a session that may be changed.
+type settings struct {
+	Labels   map[string]string          `json:"labels" doc:"What lists and bulk calls select by."`
+	Metadata json.RawMessage            `json:"metadata,omitempty"`
+	Upstream string                     `json:"upstream,omitempty"`
+	Model    string                     `json:"model,omitempty"`
+	Sampling map[string]json.RawMessage `json:"sampling,omitempty"`
+	Limits   limits                     `json:"limits,omitzero"`
+	Lease    Duration                   `json:"lease,omitzero"`
+}
+
+// session is a summary together with the settings it does not show.
+type session struct {
+	Summary
+	Upstream     string                     `json:"upstream"`
+	Affinity     string                     `json:"affinity,omitempty"`
+	Model        string                     `json:"model,omitempty"`
+	Sampling     map[string]json.RawMessage `json:"sampling,omitempty"`
+	SamplingMode registry.SamplingMode      `json:"sampling_mode" enum:"override,default"`
+	Limits       shownLimits                `json:"limits" doc:"Only those that are set."`
+	LeaseSeconds float64                    `json:"lease_seconds"`
+}
+
+// shownLimits are limits as they are given out.
+type shownLimits struct {
+	MaxTurns           *int64   `json:"max_turns,omitempty"`
+	MaxInputTokens     *int64   `json:"max_input_tokens,omitempty"`
+	MaxOutputTokens    *int64   `json:"max_output_tokens,omitempty"`
+	MaxTotalTokens     *int64   `json:"max_total_tokens,omitempty"`
+	MaxContextTokens   *int64   `json:"max_context_tokens,omitempty"`
+	MaxInflight        *int     `json:"max_inflight,omitempty"`
+	RequestsPerSecond  *float64 `json:"requests_per_second,omitempty"`
+	MaxDurationSeconds *float64 `json:"max_duration_seconds,omitempty"`
+}
+
+func (a *API) sessionOf(s *registry.Session) session {
+	spec := s.Spec()
+	l := spec.Limits
+	out := session{
+		Summary: a.summaryOf(s.Summary()), Upstream: spec.Upstream, Affinity: spec.Affinity, Model: spec.Model,
+		Sampling: spec.Sampling, SamplingMode: spec.SamplingMode, LeaseSeconds: spec.Lease.Seconds(),
+		Limits: shownLimits{
+			MaxTurns: l.MaxTurns, MaxInputTokens: l.MaxInputTokens, MaxOutputTokens: l.MaxOutputTokens,
+			MaxTotalTokens: l.MaxTotalTokens, MaxContextTokens: l.MaxContextTokens,
+			MaxInflight: l.MaxInflight, RequestsPerSecond: l.RequestsPerSecond,
+		},
+	}
+	if l.MaxDuration != nil {
+		out.Limits.MaxDurationSeconds = new(l.MaxDuration.Seconds())
+	}
+	return out
+}
+
+// sessionPatch is a merge patch of settings: what the document shows of it is
+// patchSchema, what is applied is the text.
+type sessionPatch struct{ text json.RawMessage }
+
+// UnmarshalJSON keeps the text, whose fields are checked here because only their
+// exact names are merged.
+func (p *sessionPatch) UnmarshalJSON(text []byte) error {
+	p.text = append(p.text[:0], text...)
+	return inexact(text, reflect.TypeFor[patchSchema](), "body")
+}
+
+// Schema is that of patchSchema.
+func (sessionPatch) Schema(r huma.Registry) *huma.Schema { return schemaOf[patchSchema](r) }
+
+// patchSchema are settings any part of which may be null.
+type patchSchema struct {
+	Labels   map[string]*string         `json:"labels,omitempty" doc:"A null member is removed, null removes all."`
+	Metadata json.RawMessage            `json:"metadata,omitempty" doc:"Objects are merged, null removes."`
+	Upstream *string                    `json:"upstream,omitempty" nullable:"true" doc:"null is the upstream default."`
+	Model    *string                    `json:"model,omitempty" nullable:"true" doc:"null leaves the model to the harness."`
+	Sampling map[string]json.RawMessage `json:"sampling,omitempty" doc:"A null member is removed, null removes all."`
+	Limits   limitsPatch                `json:"limits,omitzero" doc:"A null member is removed, null removes all."`
+	Lease    Duration                   `json:"lease,omitzero" doc:"null is the server's default."`
+}
+
+// limitsPatch are limits any of which may be null.
+type limitsPatch struct {
+	MaxTurns          *int64   `json:"max_turns,omitempty" nullable:"true" minimum:"0"`
+	MaxInputTokens    *int64   `json:"max_input_tokens,omitempty" nullable:"true" minimum:"0"`
+	MaxOutputTokens   *int64   `json:"max_output_tokens,omitempty" nullable:"true" minimum:"0"`
+	MaxTotalTokens    *int64   `json:"max_total_tokens,omitempty" nullable:"true" minimum:"0"`
+	MaxContextTokens  *int64   `json:"max_context_tokens,omitempty" nullable:"true" minimum:"0"`
+	MaxInflight       *int     `json:"max_inflight,omitempty" nullable:"true" minimum:"1"`
+	RequestsPerSecond *float64 `json:"requests_per_second,omitempty" nullable:"true" exclusiveMinimum:"0"`
+	MaxDuration       Duration `json:"max_duration,omitzero"`
+}
+
+type patchInput struct {
+	SessionPath
+	Body sessionPatch `contentType:"application/merge-patch+json"`
+}
+
+func (a *API) patchSession(_ context.Context, in *patchInput) (*answer[session], error) {
+	s, err := a.opts.Registry.Get(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Update(func(spec *registry.Spec) error { return a.apply(in.Body.text, spec) }); err != nil {
+		return nil, err
+	}
+	return ok200(a.sessionOf(s)), nil
+}
+
+// apply merges the patch into the settings of spec.
+func (a *API) apply(patch json.RawMessage, spec *registry.Spec) error {
+	before, err := encode(settings{
+		Labels: spec.Labels, Metadata: spec.Metadata, Upstream: spec.Upstream, Model: spec.Model,
+		Sampling: spec.Sampling, Limits: limitsOf(spec.Limits), Lease: durationOf(spec.Lease),
+	})
+	if err != nil {
+		return fmt.Errorf("encode settings: %w", err)
+	}
+	merged, err := mergePatch(before, patch)
+	if err != nil {
+		return err
+	}
+	var after settings
+	if err := json.Unmarshal(merged, &after); err != nil {
+		return invalid(FieldError{Message: err.Error(), Location: "body"})
+	}
+	if err := a.checkSettings(&after); err != nil {
+		return err
+	}
+	spec.Labels, spec.Metadata, spec.Upstream, spec.Model = after.Labels, after.Metadata, after.Upstream, after.Model
+	spec.Sampling, spec.Limits, spec.Lease = after.Sampling, after.Limits.spec(), after.Lease.d
+	return nil
+}
+
+func (a *API) checkSettings(s *settings) error {
+	faults := s.Lease.checkPositive("body.lease")
+	faults = append(faults, s.Limits.check("body.limits")...)
+	faults = append(faults, checkLabels(s.Labels, "body.labels")...)
+	faults = append(faults, checkSampling(s.Sampling, "body.sampling")...)
+	if !a.knownUpstream(s.Upstream) {
+		faults = append(faults, FieldError{"no such upstream", "body.upstream"})
+	}
+	if len(faults) > 0 {
+		return invalid(faults...)
+	}
+	return nil
+}

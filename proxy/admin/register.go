@@ -1,0 +1,200 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"github.com/muxproxy/muxproxy/metrics"
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// minPatience is how long registering waits for a place at least, so that one
+// that is free is found by the most impatient client too.
+const minPatience = 50 * time.Millisecond
+
+// registration is one session of a registering request.
+type registration struct {
+	body   *newSession
+	spec   registry.Spec
+	placed bool // by this request
+	got    registry.Registration
+	err    error // of this one alone, when the others go on
+}
+
+// registering answers a request that registers sessions: register brings them
+// about, show is the answer's body, at says where in the request a session is.
+// Ids are locked to the end of the answer, and sessions whose answer could not
+// be written are undone.
+func (a *API) registering(
+	ctx context.Context, bodies []*newSession, at func(int) string,
+	register func(context.Context, []*registration) error, show func([]*registration) any,
+) *writer {
+	return &writer{Body: func(hctx huma.Context) {
+		start := time.Now()
+		_, w := humachi.Unwrap(hctx)
+		if a.opts.Registered != nil {
+			defer func() { a.opts.Registered(time.Since(start)) }()
+		}
+		all, unlock, err := a.prepare(ctx, bodies, at)
+		if err != nil {
+			a.writeError(hctx, err)
+			return
+		}
+		defer unlock()
+		if err := register(ctx, all); err != nil {
+			a.refused(err)
+			a.writeError(hctx, err)
+			return
+		}
+		if err := deliver(ctx, w, registeredStatus(all), show(all)); err != nil {
+			a.undo(all)
+			a.opts.Logger.Debug().Err(err).Int("sessions", len(all)).Msg("registration undone")
+		}
+	}}
+}
+
+// prepare turns bodies into specs and locks the ids the client chose.
+func (a *API) prepare(ctx context.Context, bodies []*newSession, at func(int) string) (all []*registration, unlock func(), err error) {
+	var given []string
+	for i, body := range bodies {
+		if !a.knownUpstream(body.Upstream) {
+			return nil, nil, invalid(FieldError{"no such upstream", at(i) + ".upstream"})
+		}
+		spec, err := body.spec()
+		if err != nil {
+			return nil, nil, err
+		}
+		if spec.ID == "" {
+			spec.ID = "s-" + strings.ToLower(rand.Text()[:20])
+		} else {
+			given = append(given, spec.ID)
+		}
+		all = append(all, &registration{body: body, spec: spec})
+	}
+	unlock, err = a.ids.lock(ctx, given)
+	return all, unlock, err
+}
+
+// registerAll registers all or none.
+func (a *API) registerAll(ctx context.Context, all []*registration) error {
+	if err := a.place(ctx, all); err != nil {
+		a.release(all)
+		return err
+	}
+	specs := make([]registry.Spec, len(all))
+	for i, r := range all {
+		specs[i] = r.spec
+	}
+	got, err := a.opts.Registry.Register(specs...)
+	if err != nil {
+		a.release(all)
+		return err
+	}
+	for i, r := range all {
+		r.got = got[i]
+	}
+	return nil
+}
+
+// place finds a place for each session that has none. It waits for all of them
+// together as long as the most patient one would.
+func (a *API) place(ctx context.Context, all []*registration) error {
+	var patience time.Duration
+	for _, r := range all {
+		patience = max(patience, r.body.patience(a.opts.Wait))
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(patience, minPatience))
+	defer cancel()
+	for _, r := range all {
+		if s, err := a.opts.Registry.Get(r.spec.ID); err == nil && s.State() != registry.StateEnded {
+			continue // a repeated registration, or one that the registry refuses
+		}
+		placement, err := a.opts.Pool.Place(ctx, r.spec.ID)
+		switch {
+		case err == nil:
+			r.spec.Placement, r.placed = placement, true
+		case errors.Is(err, context.DeadlineExceeded):
+			return later(http.StatusServiceUnavailable, codePoolWaiting, "no server had a place in time")
+		case ctx.Err() != nil:
+			return context.Canceled
+		default:
+			a.opts.Logger.Warn().Err(err).Msg("placing a session failed")
+			return later(http.StatusServiceUnavailable, codeTunnelFailed, "no server could be opened")
+		}
+	}
+	return nil
+}
+
+// knownUpstream lets the default pass: it may be configured later.
+func (a *API) knownUpstream(name string) bool {
+	if name == "" || name == registry.DefaultUpstream {
+		return true
+	}
+	_, ok := a.opts.Upstreams.Get(name)
+	return ok
+}
+
+// refused counts a registration that the limits of the instance did not allow.
+func (a *API) refused(err error) {
+	var reason metrics.Reason
+	switch {
+	case errors.Is(err, registry.ErrTooManySessions):
+		reason = metrics.ReasonTooManySessions
+	case errors.Is(err, registry.ErrTraceMemoryFull):
+		reason = metrics.ReasonMemoryFull
+	case errors.Is(err, registry.ErrDraining):
+		reason = metrics.ReasonDraining
+	default:
+		return
+	}
+	if a.opts.Refused != nil {
+		a.opts.Refused(reason)
+	}
+}
+
+func (a *API) release(all []*registration) {
+	for _, r := range all {
+		if r.placed {
+			a.opts.Pool.Release(r.spec.ID)
+			r.placed = false
+		}
+	}
+}
+
+// undo takes back the sessions that this request made.
+func (a *API) undo(all []*registration) {
+	for _, r := range all {
+		if r.got.Created {
+			a.opts.Registry.Discard(r.spec.ID)
+		}
+	}
+	a.release(all)
+}
+
+// registeredStatus is 201 when something was made. When nothing was, all of it
+// is there already.
+func registeredStatus(all []*registration) int {
+	for _, r := range all {
+		if r.got.Created {
+			return http.StatusCreated
+		}
+	}
+	return http.StatusOK
+}
+
+// writeError answers with the problem of err.
+func (a *API) writeError(hctx huma.Context, err error) {
+	p, ok := problemOf(err)
+	if !ok {
+		a.opts.Logger.Error().Err(err).Str("operation", hctx.Operation().OperationID).Msg("admin request failed")
+	}
+	_, w := humachi.Unwrap(hctx)
+	writeProblem(w, p)
+}
