@@ -1,0 +1,69 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+
+GOLANGCI_LINT_VERSION := v2.15.0
+GOFUMPT_VERSION := v0.12.0
+
+bin := $(CURDIR)/.bin
+sdk := cmd/muxproxy/testdata/sdk
+fuzztime ?= 10s
+
+.PHONY: build demo test sdk-setup lint fuzz bench clean
+
+## build: the daemon, as ./muxproxy
+build:
+	CGO_ENABLED=0 go build -trimpath -o muxproxy ./cmd/muxproxy
+
+## demo: a few rollouts against a built-in model; DEMO_FLAGS=--keep stays up
+demo: build
+	./muxproxy demo $(DEMO_FLAGS)
+
+## test: everything, with all that it needs set up
+test: sdk-setup
+	go vet ./...
+	go test -race -timeout 8m ./...
+
+## sdk-setup: the official SDKs that the daemon is tested against
+sdk-setup: .venv/.installed $(sdk)/javascript/node_modules/.installed
+
+.venv/.installed: $(sdk)/python/requirements.txt
+	test -x .venv/bin/python || python3 -m venv .venv
+	.venv/bin/python -m pip install --quiet --requirement $<
+	touch $@
+
+$(sdk)/javascript/node_modules/.installed: $(sdk)/javascript/package.json $(sdk)/javascript/package-lock.json
+	cd $(sdk)/javascript && npm ci --no-audit --no-fund --loglevel=error
+	touch $@
+
+## lint: formatting, the linters, and that go.mod and the code are as the tools want them
+lint: $(bin)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(bin)/gofumpt-$(GOFUMPT_VERSION)
+	test -z "$$($(bin)/gofumpt-$(GOFUMPT_VERSION) -l $$(git ls-files --cached --others --exclude-standard '*.go') | tee /dev/stderr)"
+	$(bin)/golangci-lint-$(GOLANGCI_LINT_VERSION) config verify
+	$(bin)/golangci-lint-$(GOLANGCI_LINT_VERSION) run ./...
+	go mod tidy -diff
+	go fix -diff ./...
+
+$(bin)/golangci-lint-%:
+	GOBIN=$(bin) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$*
+	mv $(bin)/golangci-lint $@
+
+$(bin)/gofumpt-%:
+	GOBIN=$(bin) go install mvdan.cc/gofumpt@$*
+	mv $(bin)/gofumpt $@
+
+## fuzz: every fuzz target for $(fuzztime)
+fuzz:
+	for package in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(fuzztime) $$package; \
+		done; \
+	done
+
+## bench: the proxy against its peers, see bench/
+bench: build
+	$(MAKE) -C bench
+
+## clean: what the other targets made
+clean:
+	rm -rf muxproxy .bin .venv $(sdk)/javascript/node_modules

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ByteSize is a number of bytes. Its text is digits, with a unit or without:
+// B, KiB, MiB, GiB, TiB, or KB, MB, GB, TB for powers of a thousand.
+type ByteSize int64
+
+type byteUnit struct {
+	suffix string
+	bytes  int64
+}
+
+// byteUnits lists the binary units from the largest to the smallest, then the
+// decimal ones; "B" must be last, as it ends all the others.
+func byteUnits() []byteUnit {
+	return []byteUnit{
+		{"TiB", 1 << 40},
+		{"GiB", 1 << 30},
+		{"MiB", 1 << 20},
+		{"KiB", 1 << 10},
+		{"TB", 1e12},
+		{"GB", 1e9},
+		{"MB", 1e6},
+		{"KB", 1e3},
+		{"B", 1},
+	}
+}
+
+// UnmarshalText reads a size; units are case-insensitive.
+func (b *ByteSize) UnmarshalText(text []byte) error {
+	digits, scale := strings.TrimSpace(string(text)), int64(1)
+	for _, u := range byteUnits() {
+		if n := len(digits) - len(u.suffix); n > 0 && strings.EqualFold(digits[n:], u.suffix) {
+			digits, scale = strings.TrimSpace(digits[:n]), u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return fmt.Errorf("%q is not a size", text)
+	}
+	if n > math.MaxInt64/scale || n < math.MinInt64/scale {
+		return fmt.Errorf("%q is too large", text)
+	}
+	*b = ByteSize(n * scale)
+	return nil
+}
+
+// String is the size in the largest binary unit that divides it.
+func (b ByteSize) String() string {
+	for _, u := range byteUnits()[:4] {
+		if b != 0 && int64(b)%u.bytes == 0 {
+			return strconv.FormatInt(int64(b)/u.bytes, 10) + u.suffix
+		}
+	}
+	return strconv.FormatInt(int64(b), 10)
+}
+
+// URLs is a comma-separated list of URLs.
+type URLs []string
+
+// UnmarshalText splits the list; empty entries are refused.
+func (u *URLs) UnmarshalText(text []byte) error {
+	for entry := range strings.SplitSeq(string(text), ",") {
+		entry = strings.TrimSpace(entry)
+		if entry == "" {
+			return errors.New("empty URL in the list")
+		}
+		*u = append(*u, entry)
+	}
+	return nil
+}
+
+// Headers are header names and values. Values may be credentials: they are
+// never printed.
+type Headers map[string]string
+
+// UnmarshalText reads "name=value,name=value", or a JSON object of strings for
+// values with commas in them.
+func (h *Headers) UnmarshalText(text []byte) error {
+	*h = make(Headers)
+	if strings.HasPrefix(strings.TrimSpace(string(text)), "{") {
+		if err := json.Unmarshal(text, (*map[string]string)(h)); err != nil {
+			return errors.New("not a JSON object of strings")
+		}
+		return nil
+	}
+	for pair := range strings.SplitSeq(string(text), ",") {
+		name, value, ok := strings.Cut(pair, "=")
+		name = strings.TrimSpace(name)
+		if !ok || name == "" {
+			return errors.New("not name=value")
+		}
+		(*h)[name] = strings.TrimSpace(value)
+	}
+	return nil
+}
+
+// formatDuration is d as a person would write it: 1h, not 1h0m0s.
+func formatDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/muxproxy/muxproxy/metrics"
+	"github.com/muxproxy/muxproxy/proxy"
+	"github.com/muxproxy/muxproxy/proxy/admin"
+	"github.com/muxproxy/muxproxy/proxy/upstream"
+	"github.com/muxproxy/muxproxy/registry"
+	"github.com/muxproxy/muxproxy/tunnel"
+)
+
+// teardownReserve is what stopping may take once the calls in flight have had
+// SHUTDOWN_TIMEOUT. With the default of 25 s both fit the 30 s that Kubernetes
+// gives a pod.
+const teardownReserve = 3 * time.Second
+
+// errDraining is why a daemon that is being stopped is not ready.
+var errDraining = errors.New("draining")
+
+// daemon is the whole of muxproxy, wired. Make one with newDaemon, which binds
+// both listeners; serve with run.
+type daemon struct {
+	cfg Config
+	log zerolog.Logger
+
+	registry  *registry.Registry
+	upstreams *upstream.Set
+	metrics   *metrics.Metrics
+	server    *tunnel.Server // the data plane's listener
+	pool      *tunnel.Pool
+	admin     *adminServer
+
+	draining atomic.Bool
+	teardown teardown
+
+	background     errgroup.Group
+	stopBackground context.CancelFunc // nil before run
+}
+
+// newDaemon wires a daemon and binds its listeners, so that a busy port is an
+// error here. Nothing is served, and no goroutine runs, before run; a daemon
+// that is never run must be closed.
+func newDaemon(ctx context.Context, cfg Config, log zerolog.Logger) (*daemon, error) {
+	d := &daemon{cfg: cfg, log: log}
+	if err := d.wire(ctx); err != nil {
+		return nil, errors.Join(err, d.close(ctx))
+	}
+	return d, nil
+}
+
+// wire builds from the bottom up. What is built first is stopped last: the
+// admin listener, so that the end can be watched through it.
+func (d *daemon) wire(ctx context.Context) (err error) {
+	if d.admin, err = listenAdmin(ctx, d.cfg.AdminListen, d.log); err != nil {
+		return fmt.Errorf("%sADMIN_LISTEN: %w", prefix, err)
+	}
+	d.teardown.add("admin listener", d.admin.shutdown)
+
+	// The pool learns from the registry when a place is free, and is made once
+	// there is a server, which is before any session.
+	ended := func(id string) { d.pool.Release(id) }
+	if d.registry, err = registry.New(d.cfg.registry(ended)); err != nil {
+		return fmt.Errorf("wire registry: %w", err)
+	}
+	gatherer := prometheus.NewRegistry()
+	if d.metrics, err = metrics.New(gatherer, d.sources()); err != nil {
+		return fmt.Errorf("wire metrics: %w", err)
+	}
+	if err := d.wireUpstreams(); err != nil {
+		return err
+	}
+	d.teardown.add("background work", d.endBackground)
+	data, err := proxy.New(d.cfg.proxy(d.registry, d.upstreams, d.metrics, d.log))
+	if err != nil {
+		return fmt.Errorf("wire proxy: %w", err)
+	}
+	d.server, err = tunnel.Listen(ctx, tunnel.ServerOptions{
+		Addr: d.cfg.Listen, URL: d.cfg.AdvertiseURL, Handler: data.Handler, Logger: d.log,
+	})
+	if err != nil {
+		return fmt.Errorf("%sLISTEN: %w", prefix, err)
+	}
+	d.teardown.add("data listener", d.stopServing)
+	d.pool = tunnel.NewPool(d.server)
+	return d.wireAdmin(metrics.Handler(gatherer))
+}
+
+func (d *daemon) wireUpstreams() error {
+	d.upstreams = upstream.NewSet(upstream.Options{
+		ConnectTimeout: d.cfg.ConnectTimeout,
+		HealthInterval: d.cfg.UpstreamHealthInterval,
+		Logger:         d.log,
+		Observer: upstream.Observer{
+			ConnectionOpened: d.metrics.ConnectionOpened,
+			Done:             d.metrics.UpstreamDone,
+		},
+	})
+	d.teardown.add("upstream connections", func(context.Context) error { d.upstreams.Close(); return nil })
+	for _, name := range sortedKeys(d.cfg.Upstreams) {
+		if err := d.upstreams.Put(name, d.cfg.Upstreams[name]); err != nil {
+			return fmt.Errorf("configure upstream %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (d *daemon) wireAdmin(scrape http.Handler) error {
+	api, err := admin.New(admin.Options{
+		Registry:    d.registry,
+		Upstreams:   d.upstreams,
+		Pool:        d.pool,
+		Token:       string(d.cfg.AdminToken),
+		Metrics:     scrape,
+		MetricsAuth: d.cfg.MetricsAuth,
+		Ready:       d.ready,
+		Version:     readBuild().version,
+		Registered:  func(t time.Duration) { d.metrics.RegisterDuration.Observe(t.Seconds()) },
+		Refused:     d.metrics.Refusal,
+		Logger:      d.log,
+	})
+	if err != nil {
+		return fmt.Errorf("wire admin API: %w", err)
+	}
+	handler := api.Handler()
+	if d.cfg.Pprof {
+		handler = withPprof(handler, d.cfg.AdminToken)
+	}
+	d.admin.serve(handler)
+	return nil
+}
+
+// run serves until ctx is done, or until a listener fails, and then stops in
+// order. It returns nil when everything was served to its end.
+func (d *daemon) run(ctx context.Context) error {
+	// What was begun before ctx was done is not cut by it but by the teardown.
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	d.stopBackground = stop
+	d.background.Go(func() error { return d.registry.Run(work) })
+	d.background.Go(func() error { return d.upstreams.Run(work) })
+
+	listeners, failed := errgroup.WithContext(context.WithoutCancel(ctx))
+	listeners.Go(func() error { return d.server.Run(context.WithoutCancel(ctx)) })
+	listeners.Go(d.admin.run)
+
+	err := d.announce()
+	if err == nil {
+		d.background.Go(func() error { return d.reportUnreachable(work) })
+		select {
+		case <-ctx.Done():
+		case <-failed.Done():
+		}
+		d.log.Info().AnErr("cause", context.Cause(ctx)).Msg("stopping")
+	}
+	err = errors.Join(err, d.close(ctx), listeners.Wait())
+	d.log.Info().Msg("stopped")
+	return err
+}
+
+// endBackground ends what run keeps going beside the listeners.
+func (d *daemon) endBackground(context.Context) error {
+	if d.stopBackground == nil {
+		return nil
+	}
+	d.stopBackground()
+	return d.background.Wait()
+}
+
+// announce tells the world that the daemon serves.
+func (d *daemon) announce() error {
+	if len(d.cfg.Upstreams) == 0 {
+		d.log.Warn().Msg("no upstream is configured: set " + prefix + "UPSTREAM_URL, or PUT /upstreams/{name}")
+	}
+	if d.cfg.ReadyFile != "" {
+		err := readyFile{
+			PID: os.Getpid(), Listen: d.server.Addr().String(), AdminListen: d.admin.addr(),
+			URL: d.server.URL(), AdminURL: d.adminURL(),
+		}.write(d.cfg.ReadyFile)
+		if err != nil {
+			return fmt.Errorf("%sREADY_FILE: %w", prefix, err)
+		}
+		d.teardown.add("ready file", func(context.Context) error { return removeReadyFile(d.cfg.ReadyFile) })
+	}
+	d.log.Info().Str("version", readBuild().version).
+		Stringer("listen", d.server.Addr()).Str("url", d.server.URL()).Str("admin", d.adminURL()).
+		Strs("upstreams", sortedKeys(d.cfg.Upstreams)).Msg("serving")
+	return nil
+}
+
+// close stops whatever was started. It has a budget of its own, because ctx is
+// usually done when it is called.
+func (d *daemon) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.ShutdownTimeout+teardownReserve)
+	defer cancel()
+	return d.teardown.run(ctx)
+}
+
+// stopServing refuses new work, lets the calls in flight finish within
+// SHUTDOWN_TIMEOUT, and cuts what is left. The listener stays open until then:
+// a refusal with Retry-After says more than a refused connection.
+func (d *daemon) stopServing(ctx context.Context) error {
+	d.draining.Store(true)
+	d.registry.Drain()
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.ShutdownTimeout)
+	defer cancel()
+	_ = d.server.Drain(ctx) // what is left then, Shutdown cuts and reports
+	return d.server.Shutdown(ctx)
+}
+
+// ready says why no session can be placed.
+func (d *daemon) ready() error {
+	if d.draining.Load() {
+		return errDraining
+	}
+	return nil
+}
+
+// adminURL is where the admin API can be reached from this machine.
+func (d *daemon) adminURL() string { return "http://" + reachable(d.admin.addr()) }

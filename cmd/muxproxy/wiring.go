@@ -1,0 +1,102 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/muxproxy/muxproxy/metrics"
+	"github.com/muxproxy/muxproxy/proxy"
+	"github.com/muxproxy/muxproxy/proxy/upstream"
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// off is what options take for "never" or "no cap", where their zero is a
+// default and the configuration's zero is not.
+const off = -1
+
+func (c Config) registry(ended func(id string)) registry.Options {
+	return registry.Options{
+		MaxSessions:       c.MaxSessions,
+		MaxInflight:       c.MaxInflight,
+		RequestsPerSecond: c.RequestsPerSecond,
+		AdmitTimeout:      c.AdmitTimeout,
+		Lease:             c.Lease,
+		TombstoneTTL:      c.TombstoneTTL,
+		TraceRetention:    c.TraceRetention,
+		MaxTraceBytes:     int64(*c.MaxTraceBytes),
+		Ended:             ended,
+	}
+}
+
+func (c Config) proxy(r *registry.Registry, u *upstream.Set, m *metrics.Metrics, log zerolog.Logger) proxy.Options {
+	return proxy.Options{
+		Registry:         r,
+		Upstreams:        u,
+		Metrics:          m,
+		Logger:           log,
+		MaxBodyBytes:     int64(c.MaxBodyBytes),
+		MaxInflightBytes: cmp.Or(int64(c.MaxInflightBytes), off),
+		AdmitTimeout:     c.AdmitTimeout,
+		Keepalive:        cmp.Or(c.Keepalive, off*time.Second),
+		FirstByteTimeout: c.FirstByteTimeout,
+		IdleTimeout:      c.IdleTimeout,
+		WriteTimeout:     c.WriteTimeout,
+		SessionHeader:    c.SessionHeader,
+	}
+}
+
+// sources are the functions through which a scrape reads the state.
+func (d *daemon) sources() metrics.Sources {
+	b := readBuild()
+	return metrics.Sources{
+		Version:  b.version,
+		Revision: b.revision,
+		Limits: metrics.Limits{
+			Sessions:   d.cfg.MaxSessions,
+			Inflight:   d.cfg.MaxInflight,
+			TraceBytes: int64(*d.cfg.MaxTraceBytes),
+		},
+		Registry:  d.registry.Stats,
+		Upstreams: d.upstreamStates,
+	}
+}
+
+func (d *daemon) upstreamStates() []metrics.UpstreamState {
+	all := d.upstreams.List()
+	states := make([]metrics.UpstreamState, 0, len(all))
+	for _, u := range all {
+		state := metrics.UpstreamState{Name: u.Name}
+		for _, r := range u.Replicas {
+			state.Inflight += r.Inflight
+			switch r.State {
+			case upstream.StateUp:
+				state.Up++
+			case upstream.StateDown:
+				state.Down++
+			case upstream.StateDraining:
+				state.Draining++
+			}
+		}
+		states = append(states, state)
+	}
+	return states
+}
+
+// reportUnreachable warns of replicas that nothing listens at, which at the
+// start is usually a mistake in the configuration. It opens connections and
+// sends nothing: a model call could cost money. It always returns nil, because
+// a replica may well come up later.
+func (d *daemon) reportUnreachable(ctx context.Context) error {
+	for _, name := range sortedKeys(d.cfg.Upstreams) {
+		for _, replica := range d.cfg.Upstreams[name].Replicas {
+			if err := dialReplica(ctx, replica.URL, d.cfg.ConnectTimeout); err != nil && ctx.Err() == nil {
+				d.log.Warn().Err(err).Str("upstream", name).Str("url", redacted(replica.URL)).
+					Msg("upstream cannot be reached; calls to it will fail until it can")
+			}
+		}
+	}
+	return nil
+}

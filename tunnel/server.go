@@ -1,0 +1,181 @@
+// Package tunnel makes the data plane reachable. A [Server] is one listener
+// with the public URL at which harnesses find it; a [Pool] places sessions on
+// servers. What a server serves is an http.Handler that its owner hands in:
+// this package knows nothing of model calls.
+//
+// A server answers with a nonce of its own, so that whoever asks through its
+// public URL can tell that it was this very server that answered.
+package tunnel
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 5 * time.Minute
+	maxHeaderBytes    = 64 << 10
+	// cutGrace is how long Shutdown waits for handlers whose connections it
+	// has closed, so that they can write down how their call ended.
+	cutGrace = time.Second
+)
+
+// ServerOptions describe a [Server].
+type ServerOptions struct {
+	// ID names the server in the admin API and in logs; "srv-1" when empty.
+	ID string
+	// Addr is the TCP address to listen on; port 0 picks a free one.
+	Addr string
+	// URL is the public base URL; when empty, http:// and the bound address.
+	URL string
+	// Handler makes what the server serves, given the server's nonce.
+	Handler func(nonce string) http.Handler
+	// Logger takes what net/http has to say; the zero value is silent.
+	Logger zerolog.Logger
+}
+
+// Server is a listener and its HTTP server. It is safe for concurrent use.
+type Server struct {
+	id       string
+	url      string
+	nonce    string
+	listener net.Listener
+	http     *http.Server
+
+	mu     sync.Mutex
+	active int           // requests whose handler runs
+	idle   chan struct{} // closed when active falls to 0; nil when nobody waits
+}
+
+// Listen binds the address, so that a busy port is an error here, and serves
+// nothing before Run. Whoever called it must call Shutdown, Run or no Run.
+func Listen(ctx context.Context, o ServerOptions) (*Server, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", o.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	s := &Server{
+		id:       cmp.Or(o.ID, "srv-1"),
+		url:      strings.TrimRight(cmp.Or(o.URL, "http://"+listener.Addr().String()), "/"),
+		nonce:    rand.Text(),
+		listener: listener,
+	}
+	s.http = &http.Server{
+		Handler:           s.counted(o.Handler(s.nonce)),
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          log.New(o.Logger.With().Str("server", s.id).Logger(), "", 0),
+	}
+	return s, nil
+}
+
+// ID is the server's name.
+func (s *Server) ID() string { return s.id }
+
+// Addr is the address that the server is bound to.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// URL is the public base URL, without a slash at its end.
+func (s *Server) URL() string { return s.url }
+
+// Nonce tells this server from every other.
+func (s *Server) Nonce() string { return s.nonce }
+
+// Run serves until Shutdown is called, which makes it return nil at once while
+// calls in flight go on, or until ctx is done, which cuts them.
+func (s *Server) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = s.http.Close() })
+	defer stop()
+	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", s.id, err)
+	}
+	return nil
+}
+
+// Drain waits until no request is being answered. The server goes on
+// listening: that it takes no new work is the handler's business. When ctx is
+// done first, the error says how many requests are left.
+func (s *Server) Drain(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		left := s.active
+		if left > 0 && s.idle == nil {
+			s.idle = make(chan struct{})
+		}
+		idle := s.idle
+		s.mu.Unlock()
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return fmt.Errorf("%d calls still running: %w", left, context.Cause(ctx))
+		}
+	}
+}
+
+// Shutdown closes the listener, waits for requests being answered until ctx is
+// done, and then cuts those that are left, which is an error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	// Bound but never served, the listener is not the HTTP server's to close.
+	defer func() { _ = s.listener.Close() }()
+	if s.http.Shutdown(ctx) == nil {
+		return nil
+	}
+	cut := s.running()
+	err := s.http.Close()
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
+	defer cancel()
+	_ = s.Drain(grace)
+	if cut > 0 {
+		err = errors.Join(err, fmt.Errorf("%d calls cut: %w", cut, context.Cause(ctx)))
+	}
+	return err
+}
+
+func (s *Server) running() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.active
+}
+
+// counted counts the requests whose handler runs. The ResponseWriter is passed
+// on as it is: a wrapper would cost streams their flushes.
+func (s *Server) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.begin()
+		defer s.end()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) begin() {
+	s.mu.Lock()
+	s.active++
+	s.mu.Unlock()
+}
+
+func (s *Server) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active--
+	if s.active == 0 && s.idle != nil {
+		close(s.idle)
+		s.idle = nil
+	}
+}
