@@ -1,0 +1,119 @@
+// Command relay compares what it costs to relay model calls: through muxproxy
+// with recording on, through nginx, through httputil.ReverseProxy as it comes
+// and tuned, and directly.
+//
+// All targets stand in front of the same scripted upstream and are measured in
+// turn, in random order, in each of several rounds; muxproxy is measured twice
+// as a control. The target runs on one core, load and upstream on the other.
+// Ratios are taken inside a round and their medians reported, because the
+// machine's speed drifts between rounds.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "relay:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, log io.Writer) error {
+	flags := flag.NewFlagSet("relay", flag.ContinueOnError)
+	muxproxy := flags.String("muxproxy", "muxproxy", "the daemon's binary")
+	rounds := flags.Int("rounds", 6, "how often each target is measured")
+	quick := flags.Bool("quick", false, "a tenth of the load, to see that everything works")
+	only := flags.String("work", "", "measure this work alone")
+	out := flags.String("out", "results/relay.json", "where the results go")
+	profiled := flags.String("profile", "", "instead, profile muxproxy at this work and write into the folder of -out")
+	serve := flags.String("serve", "", "internal: be a reverse proxy for this upstream")
+	tuned := flags.Bool("tuned", false, "internal: be the tuned one")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *serve != "" {
+		return serveReverseProxy(ctx, *serve, *tuned, os.Stdout)
+	}
+	binary, err := filepath.Abs(*muxproxy)
+	if err != nil {
+		return err
+	}
+	b := &bench{log: log, muxproxy: binary, quick: *quick, only: *only}
+	if b.self, err = os.Executable(); err != nil {
+		return err
+	}
+	if *profiled != "" {
+		return b.profile(ctx, *profiled, filepath.Dir(*out))
+	}
+	results, err := b.run(ctx, *rounds)
+	if err != nil {
+		return err
+	}
+	encoded, err := json.MarshalIndent(results, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(*out, append(encoded, '\n'), 0o644); err != nil {
+		return err
+	}
+	return results.table(os.Stdout)
+}
+
+// A bench is one run.
+type bench struct {
+	log            io.Writer
+	self, muxproxy string
+	quick          bool
+	only           string // the work to measure, "" is all
+}
+
+func (b *bench) run(ctx context.Context, rounds int) (*results, error) {
+	var samples []sample
+	var streams []openStreams
+	all := works(b.quick)
+	if err := pin(os.Getpid(), loadCore); err != nil {
+		return nil, err
+	}
+	for round := range rounds {
+		targets := b.targets()
+		rand.Shuffle(len(targets), func(i, j int) { targets[i], targets[j] = targets[j], targets[i] })
+		for _, w := range all {
+			if b.only != "" && w.name != b.only {
+				continue
+			}
+			for _, t := range targets {
+				s, err := b.measure(ctx, t, w)
+				if err != nil {
+					return nil, fmt.Errorf("%s through %s: %w", w.name, t.name, err)
+				}
+				s.round = round
+				samples = append(samples, s)
+				fmt.Fprintf(b.log, "round %d  %-14s %-19s %8.1f us  %8.0f/s\n", round+1, w.name, t.name, s.CPU, s.Rate)
+			}
+		}
+	}
+	if b.only != "" {
+		return report(samples, nil, rounds), nil
+	}
+	for _, t := range b.targets() {
+		o, err := b.measureOpenStreams(ctx, t)
+		if err != nil {
+			return nil, fmt.Errorf("open streams through %s: %w", t.name, err)
+		}
+		streams = append(streams, o)
+	}
+	return report(samples, streams, rounds), nil
+}

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/muxproxy/muxproxy/bench/scripted"
+)
+
+// A work is one kind of load.
+type work struct {
+	name   string
+	body   string // of each request
+	model  string // that answers it
+	warm   int    // calls, or streams that are opened first
+	calls  int    // measured at full speed
+	paced  int    // measured for latency, at rate
+	rate   int    // calls a second
+	window time.Duration
+}
+
+const (
+	workers    = 16  // connections at full speed
+	streams    = 100 // sparse streams
+	eventRate  = 100 // a second each
+	latencyCap = 8   // connections for paced calls
+)
+
+const nameStream = "stream-sparse"
+
+func works(quick bool) []work {
+	scale := 1
+	window := 4 * time.Second
+	if quick {
+		scale, window = 10, time.Second
+	}
+	json := func(name string, size, calls, paced, rate int) work {
+		return work{
+			name: name, body: requestBody(size, "json-2k", false), model: "json-2k",
+			warm: calls / scale / 4, calls: calls / scale, paced: paced / scale, rate: rate,
+		}
+	}
+	events := eventRate * int(window/time.Second+3)
+	paced := pacedModel(events, eventRate)
+	return []work{
+		json("json-2k", 2<<10, 12000, 2000, 1000),
+		json("json-64k", 64<<10, 4000, 600, 300),
+		json("json-1m", 1<<20, 400, 60, 30),
+		{name: nameStream, body: requestBody(2<<10, paced, true), model: paced, window: window},
+	}
+}
+
+// A sample is one target measured once.
+type sample struct {
+	Target, Work string
+	round        int
+	CPU          float64 // of the target, µs a request or an event
+	Rate         float64 // requests or events a second
+	Bytes        float64 // allocated a request or an event; 0 is not known
+	Allocs       float64
+	P50, P99     time.Duration // of a request, or from an event's sending to its arrival
+	FirstEvent   time.Duration // median, of a stream
+	Connections  int64         // opened to the upstream
+}
+
+// stand is a target, ready to be measured, with its upstream behind it.
+type stand struct {
+	*process
+	upstream    *http.Server
+	connections atomic.Int64
+	serving     sync.WaitGroup
+}
+
+// set starts the upstream, in this process, and the target.
+func set(ctx context.Context, t target) (*stand, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &stand{}
+	s.upstream = &http.Server{ //nolint:gosec // a benchmark on loopback
+		Handler: scripted.NewInstant(),
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				s.connections.Add(1)
+			}
+		},
+	}
+	s.serving.Go(func() { _ = s.upstream.Serve(listener) })
+	s.process, err = t.start(ctx, listener.Addr().String())
+	if err != nil {
+		s.upstream.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *stand) close() error {
+	err := s.stop()
+	s.upstream.Close()
+	s.serving.Wait()
+	return err
+}
+
+// measure measures one target at one work.
+func (b *bench) measure(ctx context.Context, t target, w work) (result sample, err error) {
+	s, err := set(ctx, t)
+	if err != nil {
+		return sample{}, err
+	}
+	defer func() {
+		if closeErr := s.close(); err == nil {
+			err = closeErr
+		}
+	}()
+	connections := max(workers, latencyCap)
+	if w.name == nameStream {
+		connections = streams
+	}
+	r, err := s.register(ctx, connections, w.model)
+	if err != nil {
+		return sample{}, err
+	}
+	clients, err := r.dial(ctx, w.body)
+	if err != nil {
+		return sample{}, err
+	}
+	defer closeAll(clients)
+	if w.name == nameStream {
+		result, err = s.measureStreams(ctx, clients, w)
+	} else {
+		result, err = s.measureCalls(ctx, clients, w)
+	}
+	result.Target, result.Work, result.Connections = t.name, w.name, s.connections.Load()
+	if err != nil {
+		return sample{}, err
+	}
+	return result, r.end(ctx)
+}
+
+func (r *rollouts) dial(ctx context.Context, body string) ([]*client, error) {
+	var clients []*client
+	for _, secret := range r.secrets {
+		c, err := dial(ctx, r.addr, secret, body)
+		if err != nil {
+			closeAll(clients)
+			return nil, err
+		}
+		clients = append(clients, c)
+	}
+	return clients, nil
+}
+
+func closeAll(clients []*client) {
+	for _, c := range clients {
+		c.conn.Close()
+	}
+}
+
+// measureCalls first drives the target as fast as it goes, which gives cost and
+// rate, then at a fixed rate well below that, which gives latency.
+func (s *stand) measureCalls(ctx context.Context, clients []*client, w work) (sample, error) {
+	if err := drive(clients[:workers], w.warm); err != nil {
+		return sample{}, err
+	}
+	before, err := s.usage(ctx)
+	if err != nil {
+		return sample{}, err
+	}
+	started := time.Now()
+	if err := drive(clients[:workers], w.calls); err != nil {
+		return sample{}, err
+	}
+	took := time.Since(started)
+	after, err := s.usage(ctx)
+	if err != nil {
+		return sample{}, err
+	}
+	result := after.since(before, float64(w.calls))
+	result.Rate = float64(w.calls) / took.Seconds()
+	latencies, err := pace(clients[:latencyCap], w.paced, w.rate)
+	result.P50, result.P99 = quantile(latencies, 0.50), quantile(latencies, 0.99)
+	return result, err
+}
+
+// drive shares n calls among the clients.
+func drive(clients []*client, n int) error {
+	var left atomic.Int64
+	left.Store(int64(n))
+	var group errgroup.Group
+	for _, c := range clients {
+		group.Go(func() error {
+			for left.Add(-1) >= 0 {
+				if err := c.call(nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// pace makes n calls at a fixed rate and returns how long each took.
+func pace(clients []*client, n, rate int) ([]time.Duration, error) {
+	interval := time.Second / time.Duration(rate)
+	var next atomic.Int64
+	latencies := make([]time.Duration, n)
+	start := time.Now()
+	var group errgroup.Group
+	for _, c := range clients {
+		group.Go(func() error {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return nil
+				}
+				time.Sleep(time.Until(start.Add(time.Duration(i) * interval)))
+				sent := time.Now()
+				if err := c.call(nil); err != nil {
+					return err
+				}
+				latencies[i] = time.Since(sent)
+			}
+		})
+	}
+	err := group.Wait()
+	return latencies, err
+}
+
+// measureStreams opens all streams and measures while all of them run.
+func (s *stand) measureStreams(ctx context.Context, clients []*client, w work) (sample, error) {
+	arrivals := make([]eventLog, len(clients))
+	var group errgroup.Group
+	var events atomic.Int64
+	var counting atomic.Bool
+	for i, c := range clients {
+		group.Go(func() error {
+			// Spread over one interval, as streams in the wild are.
+			time.Sleep(rand.N(time.Second / eventRate)) //nolint:gosec // not for secrecy
+			log := &arrivals[i]
+			sent := time.Now()
+			return c.call(func(piece []byte) {
+				now := time.Now()
+				at, ok := sentAt(piece)
+				if !ok {
+					return
+				}
+				if log.first == 0 {
+					log.first = now.Sub(sent)
+				}
+				if counting.Load() {
+					events.Add(1)
+					log.delays = append(log.delays, now.Sub(at))
+				}
+			})
+		})
+	}
+	time.Sleep(time.Second) // until all are open and have settled
+	before, err := s.usage(ctx)
+	if err != nil {
+		return sample{}, err
+	}
+	counting.Store(true)
+	time.Sleep(w.window)
+	counting.Store(false)
+	after, err := s.usage(ctx)
+	if err != nil {
+		return sample{}, err
+	}
+	if err := group.Wait(); err != nil {
+		return sample{}, err
+	}
+	result := after.since(before, float64(events.Load()))
+	result.Rate = float64(events.Load()) / w.window.Seconds()
+	var delays, firsts []time.Duration
+	for _, log := range arrivals {
+		delays, firsts = append(delays, log.delays...), append(firsts, log.first)
+	}
+	result.P50, result.P99 = quantile(delays, 0.50), quantile(delays, 0.99)
+	result.FirstEvent = quantile(firsts, 0.50)
+	return result, nil
+}
+
+// eventLog is what one stream saw.
+type eventLog struct {
+	first  time.Duration
+	delays []time.Duration
+}
+
+func quantile(of []time.Duration, q float64) time.Duration {
+	if len(of) == 0 {
+		return 0
+	}
+	slices.Sort(of)
+	return of[min(int(q*float64(len(of))), len(of)-1)]
+}
+
+// pacedModel names the upstream's stream of that many events at that many a
+// second.
+func pacedModel(events, rate int) string { return fmt.Sprintf("paced-%d-%d", events, rate) }

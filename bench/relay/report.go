@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// results is what results/relay.json holds.
+type results struct {
+	Machine machine       `json:"machine"`
+	Rounds  int           `json:"rounds"`
+	Runs    []runResult   `json:"runs"`
+	Streams []openStreams `json:"streams"`
+}
+
+type machine struct {
+	CPU   string `json:"cpu"`
+	Cores int    `json:"cores"`
+	Go    string `json:"go"`
+	Date  string `json:"date"`
+}
+
+// runResult holds medians over the rounds. Costs and times are a request's, or
+// for streams an event's.
+type runResult struct {
+	Target string  `json:"target"`
+	Work   string  `json:"work"`
+	CPU    float64 `json:"cpu_us"`
+	// Ratio is the median of this target's CPU over the bare reverse proxy's
+	// within each round.
+	Ratio        float64 `json:"cpu_ratio"`
+	RatioTuned   float64 `json:"cpu_ratio_tuned"`
+	RatioNginx   float64 `json:"cpu_ratio_nginx"`
+	Rate         float64 `json:"rps"`
+	AddedP50     float64 `json:"added_p50_us"` // over the direct call of the round
+	AddedP99     float64 `json:"added_p99_us"`
+	FirstEvent   float64 `json:"first_event_us,omitempty"`
+	Bytes        float64 `json:"bytes"`
+	Allocs       float64 `json:"allocs"`
+	Connections  int64   `json:"upstream_connections"`
+	MaxCallsOpen int     `json:"concurrent_calls"`
+}
+
+func report(samples []sample, open []openStreams, rounds int) *results {
+	r := &results{
+		Machine: machine{cpuName(), runtime.NumCPU(), runtime.Version(), time.Now().Format(time.DateOnly)},
+		Rounds:  rounds, Streams: open,
+	}
+	type key struct {
+		target, work string
+		round        int
+	}
+	at := map[key]sample{}
+	for _, s := range samples {
+		at[key{s.Target, s.Work, s.round}] = s
+	}
+	for _, w := range works(false) {
+		for _, t := range (&bench{}).targets() {
+			if _, measured := at[key{t.name, w.name, 0}]; !measured {
+				continue
+			}
+			median := func(f func(s sample, round int) float64) float64 {
+				var values []float64
+				for round := range rounds {
+					values = append(values, f(at[key{t.name, w.name, round}], round))
+				}
+				slices.Sort(values)
+				return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+			}
+			over := func(other string) float64 {
+				return median(func(s sample, round int) float64 { return s.CPU / at[key{other, w.name, round}].CPU })
+			}
+			direct := func(round int) sample { return at[key{nameDirect, w.name, round}] }
+			run := runResult{
+				Target: t.name, Work: w.name,
+				CPU:      median(func(s sample, _ int) float64 { return s.CPU }),
+				Rate:     median(func(s sample, _ int) float64 { return s.Rate }),
+				AddedP50: median(func(s sample, i int) float64 { return micros(s.P50 - direct(i).P50) }),
+				AddedP99: median(func(s sample, i int) float64 { return micros(s.P99 - direct(i).P99) }),
+				Bytes:    median(func(s sample, _ int) float64 { return s.Bytes }),
+				Allocs:   median(func(s sample, _ int) float64 { return s.Allocs }),
+				Ratio:    over(nameReverse), RatioTuned: over(nameTuned), RatioNginx: over(nameNginx),
+				MaxCallsOpen: workers,
+			}
+			if w.name == nameStream {
+				run.FirstEvent = median(func(s sample, _ int) float64 { return micros(s.FirstEvent) })
+				run.MaxCallsOpen = streams
+			}
+			for round := range rounds {
+				run.Connections = max(run.Connections, at[key{t.name, w.name, round}].Connections)
+			}
+			r.Runs = append(r.Runs, run)
+		}
+	}
+	return r
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// table prints the results for people.
+func (r *results) table(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "%s, %d cores, %s; medians of %d rounds\n\n", r.Machine.CPU, r.Machine.Cores, r.Machine.Go, r.Rounds)
+	fmt.Fprintln(w, "work\ttarget\tCPU us\t/ reverseproxy\t/ nginx\tper second\tadded p50 us\tadded p99 us\tbytes\tallocs\tconnections")
+	for _, run := range r.Runs {
+		fmt.Fprintf(w, "%s\t%s\t%.1f\t%.2f\t%.2f\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%d\n", run.Work, run.Target, run.CPU,
+			run.Ratio, run.RatioNginx, run.Rate, run.AddedP50, run.AddedP99, run.Bytes, run.Allocs, run.Connections)
+	}
+	if len(r.Streams) == 0 {
+		return w.Flush()
+	}
+	fmt.Fprintln(w, "\nopen streams\ttarget\tMB\tKiB each")
+	for _, s := range r.Streams {
+		if s.RSS > 0 {
+			fmt.Fprintf(w, "%d\t%s\t%.0f\t%.1f\n", s.Open, s.Target, s.RSS, s.KiBPerStream)
+		}
+	}
+	return w.Flush()
+}
+
+func cpuName() string {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
