@@ -84,8 +84,8 @@ func TestMessagesStopIsHeldAndEndsTheStream(t *testing.T) {
 	for _, name := range messagesTwins {
 		stream := scripted.Fixture("anthropic/" + name + ".sse")
 		s, passed := followMessages(t, stream)
-		end := bytes.Index(stream, []byte("event: message_stop"))
-		if !bytes.Equal(passed, stream[:end]) {
+		want, _, _ := bytes.Cut(stream, []byte("event: message_stop"))
+		if !bytes.Equal(passed, want) {
 			t.Errorf("%s: before the commit the client has\n%s", name, passed)
 		}
 		if !s.Terminal() || !s.Complete() {

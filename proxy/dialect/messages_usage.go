@@ -32,7 +32,7 @@ func (u *messagesUsage) update(raw []byte) {
 
 // total is the usage as turns have it: this format's input tokens exclude those
 // read from or written to a cache, a turn's include them.
-func (u messagesUsage) total() *registry.Usage {
+func (u *messagesUsage) total() *registry.Usage {
 	if !u.told {
 		return nil
 	}
