@@ -207,6 +207,10 @@ func TestSlowUploadPasses(t *testing.T) {
 			s.t.Errorf("status %d after %s: %s", got.StatusCode, took, got.body)
 		}
 		r.wantTurns(1)
+		synctest.Wait()
+		if logs := s.logs.String(); strings.Contains(logs, "overhead_seconds") {
+			s.t.Errorf("the client's slowness counts as muxproxy's own: %s", logs)
+		}
 	})
 }
 
@@ -346,6 +350,14 @@ func TestBodiesOverTheInflightBytesQueueAndThenAreTooMany(t *testing.T) {
 		if took := time.Since(began); took != 10*time.Second || got.Header.Get("Retry-After") != "1" || got.Header.Get("X-Should-Retry") != "" {
 			s.t.Errorf("refused after %s with %v", took, got.Header)
 		}
+		c := s.dial()
+		began = time.Now()
+		got = ask(s.t, c, bufio.NewReader(c), "POST "+chatPath+" HTTP/1.1\nHost: x\nAuthorization: Bearer "+r.secret+"\nContent-Length: 300", "")
+		got.wantError(s.t, 429, "rate_limited")
+		if took := time.Since(began); took > time.Minute {
+			s.t.Errorf("a body that stands still held its refusal up for %s", took)
+		}
+		c.Close()
 		if got := s.do(r.request(http.MethodPost, chatPath, bodyOf(150))); got.StatusCode != 200 {
 			s.t.Errorf("a body that fits: status %d", got.StatusCode)
 		}
@@ -394,10 +406,7 @@ func TestStalledUploadsDoNotHoldUpOthers(t *testing.T) {
 		for i := range 64 {
 			c := s.dial()
 			conns = append(conns, c)
-			framing := "Transfer-Encoding: chunked"
-			if i%2 == 0 {
-				framing = "Content-Encoding: gzip\nContent-Length: 1000"
-			}
+			framing := []string{"Transfer-Encoding: chunked", "Content-Encoding: gzip\nContent-Length: 1000", "Content-Length: 268435456"}[i%3]
 			_, _ = io.WriteString(c, strings.ReplaceAll("POST "+chatPath+" HTTP/1.1\nHost: x\nAuthorization: Bearer "+slow.secret+"\n"+framing+"\n\n", "\n", "\r\n"))
 		}
 		synctest.Wait()

@@ -26,7 +26,9 @@ func (x *exchange) readBody(ctx context.Context) (body []byte, release func(), e
 		return nil, nil, &sizeError{limit}
 	}
 	held := &heldBytes{exchange: x}
+	began, waited := time.Now(), x.admission
 	body, err = x.readAll(ctx, gzipped, held)
+	x.upload = time.Since(began) - (x.admission - waited)
 	if err != nil {
 		held.shrink(0)
 		return nil, nil, err
@@ -37,27 +39,21 @@ func (x *exchange) readBody(ctx context.Context) (body []byte, release func(), e
 }
 
 func (x *exchange) readAll(ctx context.Context, gzipped bool, held *heldBytes) ([]byte, error) {
-	limit, size := x.proxy.MaxBodyBytes, x.request.ContentLength
-	if !gzipped && size >= 0 {
-		if err := held.grow(ctx, size); err != nil {
-			return nil, err
-		}
-	}
-	x.unread = false // stallReader's deadlines bound it
 	upload := &stallReader{body: x.request.Body, control: x.control, timeout: x.proxy.ReadTimeout}
-	defer upload.done()
-	if !gzipped && size >= 0 {
-		body, err := readLimited(upload, size, limit)
-		return body, uploadError(err)
-	}
+	defer func() {
+		upload.done()
+		x.unread = x.unread && upload.renewed.IsZero() // otherwise upload's deadline bounds it
+	}()
 	var plain io.Reader = upload
+	size := x.request.ContentLength
 	if gzipped {
 		var err error
 		if plain, err = gzip.NewReader(upload); err != nil {
 			return nil, uploadError(err)
 		}
+		size = -1
 	}
-	body, err := readLimited(held.reader(ctx, plain), -1, limit)
+	body, err := readLimited(held.reader(ctx, plain, size), size, x.proxy.MaxBodyBytes)
 	return body, uploadError(err)
 }
 

@@ -47,26 +47,28 @@ func (h *heldBytes) shrink(n int64) {
 	}
 }
 
-// reader reads a body of unknown length into what is held, and takes more as it
-// comes: if it took all that the body might come to, a few uploads that stand
-// still would hold up everyone.
-func (h *heldBytes) reader(ctx context.Context, r io.Reader) io.Reader {
-	return &heldReader{r: r, ctx: ctx, held: h}
+// reader reads a body of that size, negative is unknown, into what is held. More
+// is taken only once what is held has come: if announcing a body were enough, a
+// few uploads that stand still would hold up everyone.
+func (h *heldBytes) reader(ctx context.Context, r io.Reader, size int64) io.Reader {
+	return &heldReader{r: r, ctx: ctx, held: h, size: size}
 }
 
 type heldReader struct {
 	r    io.Reader
 	ctx  context.Context //nolint:containedctx // of one read of one body
 	held *heldBytes
+	size int64
 	read int64
 }
 
-// firstHeld is what a body of unknown length begins with; it then doubles.
+// firstHeld is what a body begins with. It then takes the rest, or, when that is
+// not known, doubles.
 const firstHeld = 64 << 10
 
 func (h *heldReader) Read(b []byte) (int, error) {
 	if h.read >= h.held.n {
-		if err := h.held.grow(h.ctx, max(2*h.held.n, firstHeld)); err != nil {
+		if err := h.held.grow(h.ctx, h.next()); err != nil {
 			return 0, err
 		}
 	}
@@ -76,4 +78,16 @@ func (h *heldReader) Read(b []byte) (int, error) {
 	n, err := h.r.Read(b)
 	h.read += int64(n)
 	return n, err
+}
+
+// next is how much is to be held in all when what is held is full.
+func (h *heldReader) next() int64 {
+	switch {
+	case h.size < 0:
+		return max(2*h.held.n, firstHeld)
+	case h.read == 0:
+		return min(h.size, firstHeld)
+	default:
+		return h.size
+	}
 }

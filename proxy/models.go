@@ -22,6 +22,9 @@ func (x *exchange) models() error {
 	if err != nil {
 		return err
 	}
+	if x.holdsSecret(x.request.URL.Path) {
+		return errNoRoute // the path would go up, and into the log
+	}
 	spec := session.Spec()
 	if spec.Model == "" {
 		return x.forward(spec, canonicalPath(x.request.URL.EscapedPath()), nil)

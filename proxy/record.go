@@ -40,6 +40,7 @@ type exchange struct {
 	renewed           time.Time // the write deadline
 
 	admission  time.Duration // waiting for limits
+	upload     time.Duration // the request's body arriving
 	dispatched time.Time     // handed to an upstream; zero is never
 	answered   time.Time     // the last byte from the upstream
 
@@ -142,13 +143,13 @@ func (x *exchange) level(panicked any) zerolog.Level {
 	}
 }
 
-// overhead is what muxproxy itself added to a call: all the time that it was
-// neither waiting for a limit nor for the upstream.
+// overhead is what muxproxy itself added to a call: all the time that it waited
+// neither for the request, nor for a limit, nor for the upstream.
 func (x *exchange) overhead(total time.Duration) time.Duration {
 	if x.dispatched.IsZero() || x.answered.IsZero() {
 		return 0
 	}
-	return total - x.admission - x.answered.Sub(x.dispatched)
+	return total - x.admission - x.upload - x.answered.Sub(x.dispatched)
 }
 
 func optional(line *zerolog.Event, key, value string) {

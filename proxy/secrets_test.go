@@ -198,6 +198,13 @@ func TestSecretNeverGoesUp(t *testing.T) {
 				}
 			}
 		}
+		s.model.Forget()
+		owner := s.register(registry.Spec{Model: "m"})
+		s.raw("GET /v1/models/"+r.secret+" HTTP/1.1\nHost: x\nx-api-key: "+r.secret, "").wantError(t, 404, "not_found")
+		s.raw("GET /v1/models/"+owner.secret+" HTTP/1.1\nHost: x\nx-api-key: "+owner.secret, "").wantError(t, 404, "not_found")
+		if n := len(s.model.Requests()); n != 0 || strings.Contains(s.logs.String(), owner.secret) {
+			t.Errorf("a secret in the path: %d requests went up, logged\n%s", n, linesWith(s.logs.String(), owner.secret))
+		}
 		if logs := s.logs.String(); strings.Contains(logs, r.secret) {
 			t.Errorf("the secret is in the log:\n%s", linesWith(logs, r.secret))
 		}
