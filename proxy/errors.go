@@ -27,7 +27,8 @@ var (
 // errAborted is a generation that the upstream gave up, for instance to update
 // its weights. It never looks like an answer.
 var errAborted = &upstreamError{
-	registry.FailureAborted, http.StatusServiceUnavailable, codeUpstreamUnavailable, "the upstream aborted the generation",
+	kind: registry.FailureAborted, status: http.StatusServiceUnavailable, code: codeUpstreamUnavailable,
+	message: "the upstream aborted the generation",
 }
 
 // methodError is a method that a route does not have.
@@ -39,7 +40,7 @@ func (e *methodError) Error() string { return "this route takes " + e.allow }
 type codingError struct{ coding string }
 
 func (e *codingError) Error() string {
-	return fmt.Sprintf("content coding %q is not supported: send the body as it is or gzipped", e.coding)
+	return fmt.Sprintf("content coding %.40q is not supported: send the body as it is or gzipped", e.coding)
 }
 
 // sizeError is a request body over the limit.
@@ -64,10 +65,16 @@ type upstreamError struct {
 	kind    registry.FailureKind
 	status  int    // to answer
 	code    string // to answer
-	message string
+	message string // for the harness
+	cause   error  // for the log and the trace; may name addresses
 }
 
-func (e *upstreamError) Error() string { return e.message }
+func (e *upstreamError) Error() string {
+	if e.cause == nil {
+		return e.message
+	}
+	return e.message + ": " + e.cause.Error()
+}
 
 // commitError is a turn that was answered but not recorded.
 type commitError struct{ err error }
@@ -172,7 +179,7 @@ func callRefusal(err error, r refusal) refusal {
 		return as(http.StatusGatewayTimeout, codeUpstreamTimeout, metrics.OutcomeUpstreamTimeout)
 	}
 	if failed, ok := errors.AsType[*upstreamError](err); ok {
-		r.final = failed.code == codeUpstreamAuth
+		r.final, r.message = failed.code == codeUpstreamAuth, failed.message
 		if failed.status == http.StatusServiceUnavailable {
 			r.retryAfter = time.Second
 		}
@@ -268,7 +275,7 @@ func outcomeOf(kind registry.FailureKind) metrics.Outcome {
 // refuse answers with an error of muxproxy's own. Nothing was answered yet.
 func (x *exchange) refuse(err error) {
 	r := refusalOf(err)
-	x.outcome, x.err = r.outcome, err
+	x.outcome, x.err, x.stream = r.outcome, err, false
 	if !x.dispatched.IsZero() && failureKind(err) == registry.FailureCancelled {
 		x.outcome, r.reason = metrics.OutcomeCancelled, "" // the call was under way, not refused
 	}

@@ -36,11 +36,12 @@ func (x *exchange) forwardBody(ofModel bool) error {
 		}
 		body = object.Apply([]rawjson.Edit{{Key: "model", Value: rawjson.Quote(nil, spec.Model)}})
 	}
-	return x.forward(spec, string(x.route), body)
+	return x.forward(session, string(x.route), body)
 }
 
 // forward passes a request of a session up and its answer down, both whole.
-func (x *exchange) forward(spec registry.Spec, path string, body []byte) error {
+func (x *exchange) forward(session *registry.Session, path string, body []byte) error {
+	spec := session.Spec()
 	x.upstream = spec.Upstream
 	target, ok := x.proxy.Upstreams.Get(spec.Upstream)
 	if !ok {
@@ -51,6 +52,8 @@ func (x *exchange) forward(spec registry.Spec, path string, body []byte) error {
 	defer cancelTimeout()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	stop := context.AfterFunc(session.Life(), func() { cancel(context.Cause(session.Life())) })
+	defer stop()
 	c := &call{exchange: x, ctx: ctx, cancel: cancel}
 	response, err := target.Send(ctx, &upstream.Request{
 		Method: x.request.Method, Path: path, RawQuery: x.query(),

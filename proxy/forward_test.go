@@ -83,3 +83,24 @@ func TestClientOfHTTPOneZeroGetsAStreamWithoutChunks(t *testing.T) {
 		t.Errorf("%d %q %v", got.StatusCode, got.body, got.TransferEncoding)
 	}
 }
+
+// L40: also for calls that are not recorded.
+func TestEndOfASessionCancelsWhatIsPassedThrough(t *testing.T) {
+	s := newStack(t)
+	s.model.Script("GET /v1/models", scripted.Script{NoHeader: true, End: scripted.Hang})
+	r := s.register(registry.Spec{ID: "ending"})
+	answered := make(chan answer)
+	go func() { answered <- r.do(r.request(http.MethodGet, "/v1/models", "")) }()
+	requests, err := s.model.Await(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.registry.End(t.Context(), "ending", registry.EndOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	(<-answered).wantError(t, http.StatusGone, "session_ended")
+	<-requests[0].Done()
+	if _, canceled := requests[0].Canceled(); !canceled {
+		t.Error("the upstream was not told")
+	}
+}

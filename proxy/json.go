@@ -36,7 +36,8 @@ func (c *call) relayJSON() error {
 		return err
 	}
 	answerHeader(c.writer.Header(), c.response.Header)
-	c.turn.SetDelivered(c.deliver(status, body))
+	left := c.exchange.request.Context().Err() != nil // a write could succeed, but to nobody
+	c.turn.SetDelivered(c.deliver(status, body) && !left)
 	return nil
 }
 
@@ -47,5 +48,5 @@ func invalidAnswer(err error, length int) error {
 	if syntax, ok := errors.AsType[*rawjson.SyntaxError](err); ok && syntax.Offset >= int64(length) {
 		kind = registry.FailureUpstreamTruncated
 	}
-	return &upstreamError{kind, http.StatusBadGateway, codeUpstreamInvalid, "the upstream's answer is not a JSON object: " + err.Error()}
+	return &upstreamError{kind, http.StatusBadGateway, codeUpstreamInvalid, "the upstream's answer is not a JSON object", err}
 }

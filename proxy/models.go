@@ -12,7 +12,7 @@ import (
 // modelError is a model that a session with a model of its own does not have.
 type modelError struct{ model string }
 
-func (e *modelError) Error() string { return fmt.Sprintf("the model %q does not exist", e.model) }
+func (e *modelError) Error() string { return fmt.Sprintf("the model %.100q does not exist", e.model) }
 
 // models serves GET /v1/models and GET /v1/models/{id}. A session that has a
 // model sees that one alone, since whatever the harness names becomes it;
@@ -27,7 +27,7 @@ func (x *exchange) models() error {
 	}
 	spec := session.Spec()
 	if spec.Model == "" {
-		return x.forward(spec, canonicalPath(x.request.URL.EscapedPath()), nil)
+		return x.forward(session, canonicalPath(x.request.URL.EscapedPath()), nil)
 	}
 	x.writer.Header().Set("Content-Type", "application/json")
 	model := modelObject(spec.Model)

@@ -33,7 +33,7 @@ func TestEveryRequestIsLoggedOnceWithItsEnd(t *testing.T) {
 		{"stream-error-first", usage, logged{Outcome: "upstream_error", Status: 200, Stream: true, End: "error"}},
 		{"sglang-abort", streaming, logged{Outcome: "aborted", Status: 200, Stream: true, End: "aborted"}},
 		{"sglang-abort", "", logged{Outcome: "aborted", Status: 503}},
-		{"silent", usage, logged{Outcome: "upstream_timeout", Status: 504, Stream: true}},
+		{"silent", usage, logged{Outcome: "upstream_timeout", Status: 504}},
 		{"silent", "", logged{Outcome: "upstream_timeout", Status: 504}},
 		{"429", usage, logged{Outcome: "client_error", Status: 429}},
 		{"404", "", logged{Outcome: "client_error", Status: 404}},

@@ -41,8 +41,8 @@ func (c *call) judge() error {
 	case status == http.StatusUnauthorized || status == http.StatusProxyAuthRequired:
 		// Its body may quote the credential, and the harness cannot do anything about it.
 		return &upstreamError{
-			registry.FailureAuth, http.StatusBadGateway, codeUpstreamAuth,
-			fmt.Sprintf("the upstream refused muxproxy's credential (status %d)", status),
+			kind: registry.FailureAuth, status: http.StatusBadGateway, code: codeUpstreamAuth,
+			message: fmt.Sprintf("the upstream refused muxproxy's credential (status %d)", status),
 		}
 	case status >= 300 && status < 400:
 		return unusable(fmt.Sprintf("the upstream answered with a redirect (status %d)", status))
@@ -67,7 +67,9 @@ func (c *call) mediaType() string {
 }
 
 func unusable(message string) error {
-	return &upstreamError{registry.FailureUpstreamError, http.StatusBadGateway, codeUpstreamInvalid, message}
+	return &upstreamError{
+		kind: registry.FailureUpstreamError, status: http.StatusBadGateway, code: codeUpstreamInvalid, message: message,
+	}
 }
 
 // passError passes an upstream's refusal on as it is.
@@ -147,7 +149,7 @@ func tooLong(limit int64) error {
 func truncated(err error) error {
 	return &upstreamError{
 		registry.FailureUpstreamTruncated, http.StatusBadGateway, codeUpstreamInvalid,
-		"the upstream's answer broke off: " + err.Error(),
+		"the upstream's answer broke off", err,
 	}
 }
 

@@ -134,15 +134,15 @@ func parts(object rawjson.Object) []registry.Part {
 func sendError(err error) error {
 	if dial, ok := errors.AsType[*upstream.DialError](err); ok {
 		if dial.Timeout {
-			return &upstreamError{registry.FailureTimeout, http.StatusGatewayTimeout, codeUpstreamTimeout, "upstream timeout: connect budget ran out: " + err.Error()}
+			return &upstreamError{registry.FailureTimeout, http.StatusGatewayTimeout, codeUpstreamTimeout, "upstream timeout: " + budgetConnect + " budget ran out", err}
 		}
-		return &upstreamError{registry.FailureConnection, http.StatusBadGateway, codeUpstreamUnreachable, "upstream unreachable: " + err.Error()}
+		return &upstreamError{registry.FailureConnection, http.StatusBadGateway, codeUpstreamUnreachable, "upstream unreachable", err}
 	}
 	if _, ok := errors.AsType[*upstream.UnavailableError](err); ok {
 		return err
 	}
 	return &upstreamError{
 		registry.FailureConnection, http.StatusBadGateway, codeUpstreamUnreachable,
-		"the connection to the upstream broke before it answered: " + err.Error(),
+		"the connection to the upstream broke before it answered", err,
 	}
 }

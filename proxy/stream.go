@@ -214,13 +214,13 @@ func (r *relay) tick() {
 		return
 	}
 	now := time.Now()
-	budget := r.budget()
+	patience := r.patience()
 	switch {
 	case r.tail:
 		r.cancel(errTailOver)
 		return
-	case now.Sub(r.reading) >= budget.after:
-		r.cancel(budget)
+	case now.Sub(r.reading) >= patience.after:
+		r.cancel(patience)
 		return
 	case r.gone == nil && r.proxy.Keepalive > 0 && now.Sub(r.written) >= r.proxy.Keepalive:
 		if err := r.write([]byte(keepalive)); err != nil {
@@ -234,19 +234,19 @@ func (r *relay) tick() {
 
 // nextTick is how long nothing can be due.
 func (r *relay) nextTick(now time.Time) time.Duration {
-	next := r.reading.Add(r.budget().after)
+	next := r.reading.Add(r.patience().after)
 	if keepalive := r.written.Add(r.proxy.Keepalive); r.gone == nil && r.proxy.Keepalive > 0 && keepalive.Before(next) {
 		next = keepalive
 	}
 	return max(next.Sub(now), 0)
 }
 
-// budget is how long the upstream may be silent. Engines send their header when
-// they have queued a call, so the first event still has the time of the first
-// byte.
-func (r *relay) budget() *timeoutError {
+// patience is how long the upstream may be silent. Engines send their header
+// when they have queued a call, so the first event still has the time of the
+// first byte.
+func (r *relay) patience() *timeoutError {
 	if r.lastEvent.IsZero() {
-		return &timeoutError{"first byte", r.proxy.FirstByteTimeout}
+		return &timeoutError{budgetFirstByte, r.proxy.FirstByteTimeout}
 	}
 	return &timeoutError{budgetIdle, r.proxy.IdleTimeout}
 }

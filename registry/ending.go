@@ -47,6 +47,7 @@ func (s *Session) begin(reason string, now time.Time) {
 	for c := range s.calls {
 		c.cancel(ended)
 	}
+	s.finish(ended)
 	s.settle()
 }
 

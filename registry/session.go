@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -19,6 +20,8 @@ type Session struct {
 	conditions []StopCondition
 	digest     [32]byte
 	createdAt  time.Time
+	life       context.Context //nolint:containedctx // it is the session's own, see Life
+	finish     context.CancelCauseFunc
 	settled    chan struct{} // closed when the session has begun to end and no call may still record itself
 	buried     chan struct{} // closed when the end is complete
 
@@ -57,6 +60,10 @@ type Session struct {
 	lastCallAt    time.Time
 }
 
+// Life returns a context that is done once the session has ended; its cause is the [EndedError]. It is for what is done on the
+// session's account without being a call.
+func (s *Session) Life() context.Context { return s.life }
+
 // newSession makes a session of a valid spec, which it keeps.
 func newSession(r *Registry, spec *Spec) *Session {
 	now := time.Now()
@@ -68,6 +75,7 @@ func newSession(r *Registry, spec *Spec) *Session {
 		state: StateActive, expiresAt: spec.expiry(now),
 		calls: make(map[*Call]struct{}),
 	}
+	s.life, s.finish = context.WithCancelCause(context.Background())
 	s.entry = &entry{id: s.id, session: s}
 	s.entry.alarm.owner = s.entry
 	s.apply(spec)

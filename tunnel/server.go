@@ -78,7 +78,9 @@ func Listen(ctx context.Context, o ServerOptions) (*Server, error) {
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(o.Logger.With().Str("server", s.id).Logger(), "", 0),
+		// "OPTIONS *" gets the answer that every unknown route gets.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     log.New(o.Logger.With().Str("server", s.id).Logger(), "", 0),
 	}
 	return s, nil
 }

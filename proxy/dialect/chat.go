@@ -62,7 +62,7 @@ func (Chat) Override(r *Request, o Overrides) (Added, error) {
 		if err := unambiguous(r.Object, key); err != nil {
 			return Added{}, err
 		}
-		if _, sent := r.Object.Get(key); sent && o.Yield {
+		if o.Yield && given(r.Object, key) {
 			continue
 		}
 		edits = append(edits, rawjson.Edit{Key: key, Value: o.Sampling[key]})
@@ -97,7 +97,7 @@ func chatMaxTokens(object rawjson.Object, key string, o Overrides) []rawjson.Edi
 	_, hasNewer := object.Get(newer)
 	value := o.Sampling[key]
 	switch {
-	case (hasOlder || hasNewer) && o.Yield:
+	case o.Yield && (given(object, older) || given(object, newer)):
 		return nil
 	case hasOlder && hasNewer:
 		return []rawjson.Edit{{Key: newer, Value: value}, {Key: older}}

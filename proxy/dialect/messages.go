@@ -90,7 +90,7 @@ func (Messages) Override(r *Request, o Overrides) (Added, error) {
 		if err := unambiguous(r.Object, key); err != nil {
 			return Added{}, err
 		}
-		if _, sent := r.Object.Get(key); sent && o.Yield {
+		if o.Yield && given(r.Object, key) {
 			continue
 		}
 		edits = append(edits, rawjson.Edit{Key: key, Value: value})

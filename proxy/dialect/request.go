@@ -82,3 +82,10 @@ func empty[T any](seq func(yield func(T) bool)) bool {
 	}
 	return true
 }
+
+// given says whether the harness set a field: null is what clients send for a
+// field that they leave open.
+func given(object rawjson.Object, key string) bool {
+	raw, ok := object.Get(key)
+	return ok && rawjson.Kind(raw) != 'n'
+}
