@@ -25,7 +25,7 @@ test: sdk-setup
 	go test -race -timeout 8m ./...
 
 ## sdk-setup: the official SDKs that the daemon is tested against
-sdk-setup: .venv/.installed $(sdk)/javascript/node_modules/.installed
+sdk-setup: .venv/.installed $(sdk)/javascript/node_modules/.installed $(sdk)/go/checks
 
 .venv/.installed: $(sdk)/python/requirements.txt
 	test -x .venv/bin/python || python3 -m venv .venv
@@ -36,6 +36,10 @@ $(sdk)/javascript/node_modules/.installed: $(sdk)/javascript/package.json $(sdk)
 	cd $(sdk)/javascript && npm ci --no-audit --no-fund --loglevel=error
 	touch $@
 
+$(sdk)/go/checks: $(sdk)/go/go.mod $(sdk)/go/go.sum $(wildcard $(sdk)/go/*.go)
+	cd $(sdk)/go && go build -o checks .
+	touch $@
+
 ## lint: formatting, the linters, and that go.mod and the code are as the tools want them
 lint: $(bin)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(bin)/gofumpt-$(GOFUMPT_VERSION)
 	test -z "$$($(bin)/gofumpt-$(GOFUMPT_VERSION) -l $$(git ls-files --cached --others --exclude-standard '*.go') | tee /dev/stderr)"
@@ -43,6 +47,7 @@ lint: $(bin)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(bin)/gofumpt-$(GOFUMPT_VER
 	$(bin)/golangci-lint-$(GOLANGCI_LINT_VERSION) run ./...
 	go mod tidy -diff
 	go fix -diff ./...
+	cd $(sdk)/go && $(bin)/golangci-lint-$(GOLANGCI_LINT_VERSION) run ./... && go mod tidy -diff && go fix -diff ./...
 
 $(bin)/golangci-lint-%:
 	GOBIN=$(bin) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$*
@@ -66,4 +71,4 @@ bench: build
 
 ## clean: what the other targets made
 clean:
-	rm -rf muxproxy .bin .venv $(sdk)/javascript/node_modules
+	rm -rf muxproxy .bin .venv $(sdk)/javascript/node_modules $(sdk)/go/checks

@@ -83,7 +83,7 @@ func (p *problems) checkNumbers(cfg Config) {
 			field = field.Elem()
 		}
 		var n float64
-		switch field.Kind() { //nolint:exhaustive // the other kinds are no numbers
+		switch field.Kind() {
 		case reflect.Int, reflect.Int64:
 			n = float64(field.Int())
 		case reflect.Float64:

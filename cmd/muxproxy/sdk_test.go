@@ -39,6 +39,12 @@ func TestOpenAIJavaScriptSDK(t *testing.T) {
 	runChecks(t, dir, "node", "checks.mjs")
 }
 
+func TestOpenAIGoSDK(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join("testdata", "sdk", "go")
+	runChecks(t, dir, need(t, filepath.Join(dir, "checks")))
+}
+
 // need returns the absolute form of a path that must exist.
 func need(t *testing.T, path string) string {
 	t.Helper()
