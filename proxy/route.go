@@ -45,6 +45,21 @@ func routes() map[string]route {
 	}
 }
 
+// UpstreamRoutes are the canonical paths of the requests that are sent on to an
+// upstream, sorted.
+func UpstreamRoutes() []string {
+	var paths []string
+	for _, route := range routes() {
+		switch route.pattern {
+		case metrics.RouteRoot, metrics.RouteHealth, metrics.RouteModel:
+		default:
+			paths = append(paths, string(route.pattern))
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
 // answer needs no secret and has no body.
 func answer(status int) func(*exchange) error {
 	return func(x *exchange) error {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"text/tabwriter"
 
+	"github.com/muxproxy/muxproxy/proxy"
 	"github.com/muxproxy/muxproxy/proxy/upstream"
 )
 
@@ -30,13 +31,10 @@ func check(_ context.Context, p process, flags *flag.FlagSet, args []string) err
 	return out.Flush()
 }
 
-// modelRoutes are the canonical routes that are sent on to an upstream.
-func modelRoutes() []string { return []string{"/v1/chat/completions", "/v1/models"} }
-
 func printUpstreams(out io.Writer, all map[string]upstream.Config) error {
 	for _, name := range sortedKeys(all) {
 		fmt.Fprintf(out, "\nupstream %s\n", name)
-		for _, route := range modelRoutes() {
+		for _, route := range proxy.UpstreamRoutes() {
 			for _, replica := range all[name].Replicas {
 				to, err := upstream.JoinURL(replica.URL, route, "")
 				if err != nil {
