@@ -15,7 +15,6 @@ import (
 
 // The refusals that carry nothing but their identity.
 var (
-	errNoRoute       = errors.New("there is no such route")
 	errUpgrade       = errors.New("websockets are not supported; use HTTP with server-sent events")
 	errBytesBusy     = errors.New("too many request bytes are in flight; try again later")
 	errClientGone    = errors.New("the client has left")
@@ -29,6 +28,17 @@ var (
 var errAborted = &upstreamError{
 	kind: registry.FailureAborted, status: http.StatusServiceUnavailable, code: codeUpstreamUnavailable,
 	message: "the upstream aborted the generation",
+}
+
+// routeError is a path that is no route. It is left empty when it cannot be
+// repeated.
+type routeError struct{ method, path string }
+
+func (e *routeError) Error() string {
+	if e.path == "" {
+		return "there is no such route"
+	}
+	return fmt.Sprintf("there is no route %.10s %.100q", e.method, e.path)
 }
 
 // methodError is a method that a route does not have.
@@ -125,7 +135,7 @@ func refusalOf(err error) refusal {
 	if errors.Is(err, errUpload) {
 		return as(http.StatusBadRequest, "invalid_request", metrics.ReasonInvalidRequest)
 	}
-	if errors.Is(err, errNoRoute) {
+	if _, ok := errors.AsType[*routeError](err); ok {
 		return as(http.StatusNotFound, "not_found", metrics.ReasonNotFound)
 	}
 	if _, ok := errors.AsType[*modelError](err); ok {
@@ -236,7 +246,7 @@ func failureKind(err error) registry.FailureKind {
 	switch {
 	case errors.Is(err, errClientGone):
 		return registry.FailureClientDisconnected
-	case errors.Is(err, registry.ErrSessionEnded), errors.Is(err, registry.ErrSealed):
+	case errors.Is(err, registry.ErrSessionEnded), errors.Is(err, registry.ErrSealed), errors.Is(err, registry.ErrDraining):
 		return registry.FailureCancelled
 	case errors.Is(err, errNotConfigured):
 		return registry.FailureConnection

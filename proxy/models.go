@@ -23,7 +23,7 @@ func (x *exchange) models() error {
 		return err
 	}
 	if x.holdsSecret(x.request.URL.Path) {
-		return errNoRoute // the path would go up, and into the log
+		return &routeError{} // the path would go up, and into the log
 	}
 	spec := session.Spec()
 	if spec.Model == "" {

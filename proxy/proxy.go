@@ -104,6 +104,9 @@ func (p *Proxy) Handler(nonce string) http.Handler {
 func (x *exchange) serve() error {
 	route, serve, err := x.proxy.find(x.request)
 	x.route, x.dialect = route.pattern, route.dialect
+	if unknown, ok := errors.AsType[*routeError](err); ok && x.holdsSecret(unknown.path) {
+		unknown.path = ""
+	}
 	if err != nil {
 		return err
 	}

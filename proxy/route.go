@@ -84,7 +84,7 @@ func (p *Proxy) find(r *http.Request) (route, func(*exchange) error, error) {
 	case isWebSocket(r.Header):
 		return found, nil, errUpgrade
 	case !ok:
-		return found, nil, errNoRoute
+		return found, nil, &routeError{r.Method, r.URL.Path}
 	case !allowed:
 		return found, nil, &methodError{allow: strings.Join(slices.Sorted(maps.Keys(found.methods)), ", ")}
 	}

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"sync"
 	"testing"
@@ -282,4 +283,23 @@ func TestEndedIsToldOnceForEverySessionThatEnds(t *testing.T) {
 			t.Errorf("told %v; want %v", told, want)
 		}
 	})
+}
+
+func TestCutCancelsCallsOfAllSessionsBecauseOfTheDrain(t *testing.T) {
+	r := newRegistry(t, registry.Options{})
+	var calls []*registry.Call
+	for range 3 {
+		s, _ := register(t, r, registry.Spec{})
+		calls = append(calls, admit(t, s))
+	}
+	calls[0].Close()
+	r.Drain()
+	if n := r.Cut(); n != 2 {
+		t.Errorf("cut %d calls; want 2", n)
+	}
+	for _, call := range calls[1:] {
+		if cause := context.Cause(call.Context()); !errors.Is(cause, registry.ErrDraining) {
+			t.Errorf("the cause is %v; want ErrDraining", cause)
+		}
+	}
 }

@@ -124,6 +124,28 @@ func New(options Options) (*Registry, error) {
 // Drain makes Register and Admit answer [ErrDraining] from now on. Calls that were admitted, or wait for it, go on.
 func (r *Registry) Drain() { r.draining.Store(true) }
 
+// Cut cancels the calls of all sessions, with [ErrDraining] as the cause, and returns how many there were. It ends a drain.
+func (r *Registry) Cut() int {
+	r.mu.RLock()
+	sessions := make([]*Session, 0, len(r.byID))
+	for _, e := range r.byID {
+		if e.session != nil {
+			sessions = append(sessions, e.session)
+		}
+	}
+	r.mu.RUnlock()
+	cut := 0
+	for _, s := range sessions {
+		s.mu.Lock()
+		for c := range s.calls {
+			c.cancel(ErrDraining)
+			cut++
+		}
+		s.mu.Unlock()
+	}
+	return cut
+}
+
 // Lookup returns the session with this secret. The error is [ErrUnknownSecret], or an [EndedError] as long as the session's trace or
 // tombstone is kept.
 func (r *Registry) Lookup(secret string) (*Session, error) {

@@ -26,6 +26,10 @@ import (
 // gives a pod.
 const teardownReserve = 3 * time.Second
 
+// cutGrace is how long calls that are cut at the end of a drain have to tell
+// their clients.
+const cutGrace = time.Second
+
 // errDraining is why a daemon that is being stopped is not ready.
 var errDraining = errors.New("draining")
 
@@ -214,8 +218,15 @@ func (d *daemon) stopServing(ctx context.Context) error {
 	d.registry.Drain()
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.ShutdownTimeout)
 	defer cancel()
-	_ = d.server.Drain(ctx) // what is left then, Shutdown cuts and reports
-	return d.server.Shutdown(ctx)
+	if d.server.Drain(ctx) == nil {
+		return d.server.Shutdown(ctx)
+	}
+	// What is left is told why it ends, and has a moment to say so.
+	cut := d.registry.Cut()
+	telling, stop := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
+	defer stop()
+	_ = d.server.Drain(telling) // what is left even then, Shutdown cuts
+	return errors.Join(fmt.Errorf("%d calls cut: %w", cut, context.Cause(ctx)), d.server.Shutdown(telling))
 }
 
 // ready says why no session can be placed.

@@ -129,8 +129,12 @@ func TestCallsThatOutliveTheShutdownTimeoutAreCutAndReported(t *testing.T) {
 	if err := d.wait(t); err == nil || !strings.Contains(d.Log(), "1 calls cut") {
 		t.Errorf("got %v; want exit code 1 and the cut reported:\n%s", err, d.Log())
 	}
-	if rest, err := io.ReadAll(stream); err == nil && strings.Contains(string(rest), "[DONE]") {
-		t.Errorf("got a clean end %q; want a broken stream", rest)
+	rest, err := io.ReadAll(stream)
+	if err == nil || strings.Contains(string(rest), "[DONE]") || !strings.Contains(string(rest), `"code":"draining"`) {
+		t.Errorf("got %q, %v; want an error event and a broken stream", rest, err)
+	}
+	if !strings.Contains(d.Log(), `"outcome":"cancelled"`) {
+		t.Errorf("the call was not recorded as cancelled:\n%s", d.Log())
 	}
 	select {
 	case <-model.left:
