@@ -132,7 +132,7 @@ func FailureKinds() []registry.FailureKind {
 
 // EndReasons lists every value of the label reason of sessions_ended_total.
 func EndReasons() []string {
-	return []string{"deleted", "lease_expired", Other}
+	return []string{registry.ReasonDeleted, registry.ReasonLeaseExpired, Other}
 }
 
 // The values of the label code of a request that an upstream gave no status to.

@@ -91,9 +91,6 @@ func (m *Metrics) Refusal(reason Reason) { m.refusals.get(string(reason)).Inc() 
 // the upstream was deleted, to no effect.
 func (m *Metrics) Upstream(name string) *Upstream { return m.upstreams.get(name) }
 
-// Tokens counts tokens of a committed turn, as [Upstream.Tokens] does.
-func (m *Metrics) Tokens(upstream string, t TokenType, n int64) { m.Upstream(upstream).Tokens(t, n) }
-
 // UpstreamDone counts a request to an upstream: code is its status in decimal or one of the Code
 // constants.
 func (m *Metrics) UpstreamDone(upstream, code string) {

@@ -115,9 +115,9 @@ func TestASecondInstanceOnOneRegistryIsAnError(t *testing.T) {
 
 func TestTokenCountsBelowOneAreIgnored(t *testing.T) {
 	reg, m := newMetrics(t, fullSources())
-	m.Tokens("default", metrics.TokensInput, 5)
-	m.Tokens("default", metrics.TokensInput, -3)
-	m.Tokens("default", metrics.TokensInput, 0)
+	m.Upstream("default").Tokens(metrics.TokensInput, 5)
+	m.Upstream("default").Tokens(metrics.TokensInput, -3)
+	m.Upstream("default").Tokens(metrics.TokensInput, 0)
 	if got, _ := value(scrape(t, reg)["muxproxy_tokens_total"], map[string]string{"type": "input"}); got != 5 {
 		t.Errorf("got %v, want 5", got)
 	}
@@ -195,7 +195,7 @@ func touch(m *metrics.Metrics) {
 	m.Turn("chat")
 	m.FailedCall(registry.FailureTimeout)
 	m.Refusal(metrics.ReasonDraining)
-	m.Tokens("default", metrics.TokensInput, 100)
+	m.Upstream("default").Tokens(metrics.TokensInput, 100)
 	m.UpstreamDone("default", "200")
 	m.ConnectionOpened("default")
 	u := m.Upstream("default")

@@ -21,7 +21,7 @@ func (x *exchange) readBody(ctx context.Context) (body []byte, release func(), e
 	if err != nil {
 		return nil, nil, err
 	}
-	limit := x.proxy.MaxBodyBytes
+	limit := x.proxy.options.MaxBodyBytes
 	if x.request.ContentLength > limit {
 		return nil, nil, &sizeError{limit}
 	}
@@ -39,7 +39,7 @@ func (x *exchange) readBody(ctx context.Context) (body []byte, release func(), e
 }
 
 func (x *exchange) readAll(ctx context.Context, gzipped bool, held *heldBytes) ([]byte, error) {
-	upload := &stallReader{body: x.request.Body, control: x.control, timeout: x.proxy.ReadTimeout}
+	upload := &stallReader{body: x.request.Body, control: x.control, timeout: x.proxy.options.ReadTimeout}
 	defer func() {
 		upload.done()
 		x.unread = x.unread && upload.renewed.IsZero() // otherwise upload's deadline bounds it
@@ -53,29 +53,33 @@ func (x *exchange) readAll(ctx context.Context, gzipped bool, held *heldBytes) (
 		}
 		size = -1
 	}
-	body, err := readLimited(held.reader(ctx, plain, size), size, x.proxy.MaxBodyBytes)
+	body, err := readLimited(held.reader(ctx, plain, size), size, x.proxy.options.MaxBodyBytes)
 	return body, uploadError(err)
 }
 
-// readLimited reads r to its end. A known size is allocated at once. With an
-// error it returns what had come.
+// readLimited reads r to its end. Of a known size a little is allocated at
+// first, and all of it once that has come: an announcement costs nothing. With
+// an error it returns what had come.
 func readLimited(r io.Reader, size, limit int64) ([]byte, error) {
 	const step = 4 << 10
 	if size > limit {
 		return nil, &sizeError{limit}
 	}
+	first := min(size, firstHeld)
 	if size < 0 {
-		size = step
+		first = step
 	}
-	body := make([]byte, 0, size)
+	body := make([]byte, 0, first)
 	var one [1]byte // to see the end of a body of known size without growing
 	for {
-		if int64(len(body)) > size && len(body) == cap(body) {
-			body = slices.Grow(body, len(body))
-		}
 		room := body[len(body):cap(body)]
-		if len(room) == 0 {
+		switch {
+		case len(room) > 0:
+		case int64(len(body)) == size:
 			room = one[:]
+		default:
+			body = slices.Grow(body, max(int(size)-len(body), len(body)))
+			room = body[len(body):cap(body)]
 		}
 		n, err := r.Read(room)
 		if len(body) == cap(body) {
@@ -170,7 +174,7 @@ const restBudget = 5 * time.Second
 // holding it up until the deadline of the answer's write is over.
 func (x *exchange) boundRest() {
 	if x.unread {
-		rest := min(restBudget, x.proxy.WriteTimeout/2)
+		rest := min(restBudget, x.proxy.options.WriteTimeout/2)
 		_ = x.control.SetReadDeadline(time.Now().Add(rest)) // as in done
 	}
 }

@@ -64,7 +64,7 @@ func (x *exchange) call() error {
 	})
 	wait := time.Since(waited)
 	x.admission += wait
-	x.proxy.Metrics.AdmissionWait.Observe(wait.Seconds())
+	x.proxy.options.Metrics.AdmissionWait.Observe(wait.Seconds())
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (c *call) clientLeft() {
 func (c *call) run() error {
 	settings := c.admitted.Settings()
 	c.upstream = settings.Upstream
-	target, ok := c.proxy.Upstreams.Get(settings.Upstream)
+	target, ok := c.proxy.options.Upstreams.Get(settings.Upstream)
 	if !ok {
 		return c.failed(errNotConfigured, nil)
 	}
@@ -107,16 +107,33 @@ func (c *call) failed(err error, received []byte) error {
 	if cause := context.Cause(c.ctx); cause != nil {
 		err = cause
 	}
-	c.fail(failureKind(err), refusalOf(err).status, err.Error(), received)
+	c.fail(failureKind(err), c.upstreamStatus(), err.Error(), received)
 	return err
 }
 
+// upstreamStatus is the status that the upstream gave, 0 if it gave none.
+func (c *call) upstreamStatus() int {
+	if c.response == nil {
+		return 0
+	}
+	return c.response.StatusCode
+}
+
+// began is when the call went to the upstream, or if it never did, when it
+// arrived: time in a queue is not the model's.
+func (c *call) began() time.Time {
+	if c.dispatched.IsZero() {
+		return c.started
+	}
+	return c.dispatched
+}
+
 func (c *call) fail(kind registry.FailureKind, status int, message string, received []byte) {
-	c.proxy.Metrics.FailedCall(kind)
+	c.proxy.options.Metrics.FailedCall(kind)
 	c.admitted.Fail(registry.Failure{
 		Kind: kind, Status: status, Message: message, Received: received,
 		Upstream: c.upstream, Replica: c.replica, UpstreamRequestID: c.upstreamRequestID,
-		StartedAt: c.started, TimeToFirstEvent: c.firstEvent, Duration: time.Since(c.started),
+		StartedAt: c.began(), TimeToFirstEvent: c.firstEvent, Duration: time.Since(c.began()),
 	})
 }
 
@@ -127,18 +144,18 @@ func (c *call) commit(status int, body []byte, result dialect.Result) error {
 		UpstreamRequestID: c.upstreamRequestID, Upstream: c.upstream, Replica: c.replica,
 		Usage: result.Usage, Choices: result.Choices,
 		WeightVersion:    registry.VersionSpan{Start: c.response.Version, End: c.response.CurrentVersion()},
-		StartedAt:        c.started,
-		TimeToFirstEvent: c.firstEvent, Duration: time.Since(c.started),
+		StartedAt:        c.began(),
+		TimeToFirstEvent: c.firstEvent, Duration: time.Since(c.began()),
 	})
 	if err != nil {
 		err = &commitError{err}
-		c.fail(failureKind(err), refusalOf(err).status, err.Error(), body)
+		c.fail(failureKind(err), c.upstreamStatus(), err.Error(), body)
 		return err
 	}
 	c.turn = turn
-	c.proxy.Metrics.Turn(c.dialect.Name())
+	c.proxy.options.Metrics.Turn(c.dialect.Name())
 	if u := result.Usage; u != nil {
-		instruments := c.proxy.Metrics.Upstream(c.upstream)
+		instruments := c.proxy.options.Metrics.Upstream(c.upstream)
 		instruments.Tokens(metrics.TokensInput, u.InputTokens)
 		instruments.Tokens(metrics.TokensOutput, u.OutputTokens)
 		instruments.Tokens(metrics.TokensCached, u.CachedTokens)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -133,6 +134,9 @@ func refusalOf(err error) refusal {
 		return as(http.StatusBadRequest, "invalid_request", metrics.ReasonInvalidRequest)
 	}
 	if errors.Is(err, errUpload) {
+		if _, broken := errors.AsType[net.Error](err); broken {
+			r.message = errUpload.Error() // the rest of it names addresses
+		}
 		return as(http.StatusBadRequest, "invalid_request", metrics.ReasonInvalidRequest)
 	}
 	if _, ok := errors.AsType[*routeError](err); ok {
@@ -290,7 +294,7 @@ func (x *exchange) refuse(err error) {
 		x.outcome, r.reason = metrics.OutcomeCancelled, "" // the call was under way, not refused
 	}
 	if r.reason != "" {
-		x.proxy.Metrics.Refusal(r.reason)
+		x.proxy.options.Metrics.Refusal(r.reason)
 	}
 	if r.status == statusClientGone {
 		x.status, x.broken = r.status, true // or net/http would answer with an empty 200

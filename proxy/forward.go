@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 
@@ -29,36 +28,35 @@ func (x *exchange) forwardBody(ofModel bool) error {
 		return gone(err)
 	}
 	defer release()
-	spec := session.Spec()
-	if object, err := rawjson.ParseObject(body, nil); ofModel && err == nil && spec.Model != "" {
+	settings := session.Settings()
+	if object, err := rawjson.ParseObject(body, nil); ofModel && err == nil && settings.Model != "" {
 		if object.Count("model") > 1 {
 			return &dialect.RequestError{Param: "model", Message: `the field "model" stands more than once in the body`}
 		}
-		body = object.Apply([]rawjson.Edit{{Key: "model", Value: rawjson.Quote(nil, spec.Model)}})
+		body = object.Apply([]rawjson.Edit{{Key: "model", Value: rawjson.Quote(nil, settings.Model)}})
 	}
 	return x.forward(session, string(x.route), body)
 }
 
 // forward passes a request of a session up and its answer down, both whole.
 func (x *exchange) forward(session *registry.Session, path string, body []byte) error {
-	spec := session.Spec()
-	x.upstream = spec.Upstream
-	target, ok := x.proxy.Upstreams.Get(spec.Upstream)
+	settings := session.Settings()
+	x.upstream = settings.Upstream
+	target, ok := x.proxy.options.Upstreams.Get(settings.Upstream)
 	if !ok {
 		return errNotConfigured
 	}
-	timeout := &timeoutError{budgetIdle, x.proxy.IdleTimeout}
-	ctx, cancelTimeout := context.WithTimeoutCause(x.request.Context(), timeout.after, timeout)
-	defer cancelTimeout()
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(x.request.Context())
 	defer cancel(nil)
 	stop := context.AfterFunc(session.Life(), func() { cancel(context.Cause(session.Life())) })
 	defer stop()
 	c := &call{exchange: x, ctx: ctx, cancel: cancel}
+	c.budget.start(cancel, budgetFirstByte, x.proxy.options.FirstByteTimeout)
+	defer c.budget.stop()
 	response, err := target.Send(ctx, &upstream.Request{
 		Method: x.request.Method, Path: path, RawQuery: x.query(),
 		Header: x.upstreamHeader(), Body: body,
-		Affinity: cmp.Or(spec.Affinity, spec.ID), SessionHeader: x.proxy.SessionHeader,
+		Affinity: settings.Affinity, SessionHeader: x.proxy.options.SessionHeader,
 	})
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
@@ -71,6 +69,12 @@ func (x *exchange) forward(session *registry.Session, path string, body []byte) 
 	c.upstreamRequestID = upstreamRequestID(response.Header)
 	if err := c.judge(); err != nil {
 		return err
+	}
+	if x.request.Method == http.MethodHead {
+		answerHeader(x.writer.Header(), response.Header)
+		x.writer.Header()["Content-Length"] = response.Header["Content-Length"]
+		x.begin(response.StatusCode)
+		return nil
 	}
 	answer, err := c.readAnswer()
 	if err != nil {

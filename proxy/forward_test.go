@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/muxproxy/muxproxy/bench/scripted"
@@ -102,5 +103,47 @@ func TestEndOfASessionCancelsWhatIsPassedThrough(t *testing.T) {
 	<-requests[0].Done()
 	if _, canceled := requests[0].Canceled(); !canceled {
 		t.Error("the upstream was not told")
+	}
+}
+
+// R96: there is no limit on the whole of a call, and the first byte has its own.
+func TestWhatIsPassedThroughHasTheBudgetsOfACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStack(t, inMemory, func(set *settings) {
+			set.proxy.IdleTimeout, set.proxy.FirstByteTimeout = time.Second, time.Minute
+		})
+		script := scripted.JSON([]byte(`{"data":[1,2,3,4]}`))
+		script.Cut, script.Gap, script.Delay = scripted.Bytes, 500*time.Millisecond, 30*time.Second
+		s.model.Script("slow", script)
+		r := s.register(registry.Spec{})
+		if got := r.do(r.request(http.MethodPost, "/v1/embeddings", `{"model":"slow"}`)); got.StatusCode != http.StatusOK || string(got.body) != `{"data":[1,2,3,4]}` {
+			t.Errorf("got %d %s", got.StatusCode, got.body)
+		}
+		got := r.do(r.request(http.MethodPost, "/v1/embeddings", `{"model":"silent"}`))
+		got.wantError(t, http.StatusGatewayTimeout, "upstream_timeout")
+		if !strings.Contains(string(got.body), "first byte") {
+			t.Errorf("got %s; want it to name the budget", got.body)
+		}
+		s.client.CloseIdleConnections()
+	})
+}
+
+func TestHeadOfModelsKeepsItsLength(t *testing.T) {
+	s := newStack(t)
+	r := s.register(registry.Spec{})
+	list := scripted.Fixture("openai/models.json")
+	s.model.Script("HEAD /v1/models", scripted.JSON(list))
+	if head := r.do(r.request(http.MethodHead, "/v1/models", "")); head.StatusCode != http.StatusOK || head.ContentLength != int64(len(list)) || len(head.body) != 0 {
+		t.Errorf("got %d, length %d; want %d", head.StatusCode, head.ContentLength, len(list))
+	}
+}
+
+func TestSessionSeesItsModelUnderAnyName(t *testing.T) {
+	s := newStack(t)
+	r := s.register(registry.Spec{Model: "/data/models/Qwen"})
+	for _, path := range []string{"/v1/models//data/models/Qwen", "/v1/models/%2Fdata%2Fmodels%2FQwen", "/v1/models/data/models/Qwen"} {
+		if got := r.do(r.request(http.MethodGet, path, "")); got.StatusCode != http.StatusOK {
+			t.Errorf("%s: got %d %s", path, got.StatusCode, got.body)
+		}
 	}
 }

@@ -34,7 +34,7 @@ func (x *exchange) upstreamHeader() http.Header {
 	listed := connectionTokens(x.request.Header)
 	h := make(http.Header, len(x.request.Header)+2)
 	for name, values := range x.request.Header {
-		if !withheld(name) && name != x.proxy.SessionHeader && !slices.Contains(listed, name) && !slices.ContainsFunc(values, x.holdsSecret) {
+		if !withheld(name) && name != x.proxy.options.SessionHeader && !slices.Contains(listed, name) && !slices.ContainsFunc(values, x.holdsSecret) {
 			h[name] = values
 		}
 	}

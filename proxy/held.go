@@ -11,6 +11,7 @@ import (
 type heldBytes struct {
 	exchange *exchange
 	n        int64
+	until    time.Time // when waiting is over, from the first wait on
 }
 
 // grow waits until n bytes in all are held. A body larger than all there is
@@ -20,15 +21,18 @@ func (h *heldBytes) grow(ctx context.Context, n int64) error {
 	if p.bodies == nil {
 		return nil
 	}
-	n = min(n, p.MaxInflightBytes)
+	n = min(n, p.options.MaxInflightBytes)
 	more := n - h.n
 	if more <= 0 {
 		return nil
 	}
 	if !p.bodies.TryAcquire(more) {
-		ctx, cancel := context.WithTimeoutCause(ctx, p.AdmitTimeout, errBytesBusy)
-		defer cancel()
 		waited := time.Now()
+		if h.until.IsZero() {
+			h.until = waited.Add(p.options.AdmitTimeout)
+		}
+		ctx, cancel := context.WithDeadlineCause(ctx, h.until, errBytesBusy)
+		defer cancel()
 		err := p.bodies.Acquire(ctx, more)
 		h.exchange.admission += time.Since(waited)
 		if err != nil {
@@ -56,7 +60,7 @@ func (h *heldBytes) reader(ctx context.Context, r io.Reader, size int64) io.Read
 
 type heldReader struct {
 	r    io.Reader
-	ctx  context.Context //nolint:containedctx // of one read of one body
+	ctx  context.Context // of the reading of one body
 	held *heldBytes
 	size int64
 	read int64

@@ -25,15 +25,15 @@ func (x *exchange) models() error {
 	if x.holdsSecret(x.request.URL.Path) {
 		return &routeError{} // the path would go up, and into the log
 	}
-	spec := session.Spec()
-	if spec.Model == "" {
+	settings := session.Settings()
+	if settings.Model == "" {
 		return x.forward(session, canonicalPath(x.request.URL.EscapedPath()), nil)
 	}
 	x.writer.Header().Set("Content-Type", "application/json")
-	model := modelObject(spec.Model)
+	model := modelObject(settings.Model)
 	if x.route == metrics.RouteModels {
 		model = append(append([]byte(`{"object":"list","data":[`), model...), "]}"...)
-	} else if asked := x.modelAsked(); asked != spec.Model {
+	} else if asked := x.modelAsked(); asked != strings.Trim(settings.Model, "/") {
 		return &modelError{asked}
 	}
 	x.deliver(http.StatusOK, model)

@@ -54,9 +54,9 @@ type Options struct {
 
 // A Proxy serves the data plane. It is safe for concurrent use.
 type Proxy struct {
-	Options
-	routes map[string]route
-	bodies *semaphore.Weighted // nil without a cap
+	options Options // never changed
+	routes  map[string]route
+	bodies  *semaphore.Weighted // nil without a cap
 }
 
 // New makes a Proxy.
@@ -73,7 +73,7 @@ func New(o Options) (*Proxy, error) {
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, time.Minute)
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, time.Minute)
 	o.SessionHeader = http.CanonicalHeaderKey(cmp.Or(o.SessionHeader, "X-Session-ID"))
-	p := &Proxy{Options: o, routes: routes()}
+	p := &Proxy{options: o, routes: routes()}
 	if o.MaxInflightBytes > 0 {
 		p.bodies = semaphore.NewWeighted(o.MaxInflightBytes)
 	}

@@ -43,6 +43,7 @@ type exchange struct {
 	upload     time.Duration // the request's body arriving
 	dispatched time.Time     // handed to an upstream; zero is never
 	answered   time.Time     // the last byte from the upstream
+	delivery   time.Duration // writing what was held until then
 
 	upstream, replica, upstreamRequestID string
 	firstEvent                           time.Duration
@@ -92,11 +93,11 @@ func (x *exchange) finish() {
 func (x *exchange) emit(panicked any) {
 	duration := time.Since(x.started)
 	overhead := x.overhead(duration)
-	x.proxy.Metrics.Request(metrics.RequestRecord{
+	x.proxy.options.Metrics.Request(metrics.RequestRecord{
 		Route: x.route, Code: x.status, Outcome: x.outcome, Stream: x.stream,
 		Duration: duration, Overhead: overhead,
 	})
-	line := x.proxy.Logger.WithLevel(x.level(panicked))
+	line := x.proxy.options.Logger.WithLevel(x.level(panicked))
 	if panicked != nil {
 		line.Any("panic", panicked)
 	}
@@ -144,12 +145,13 @@ func (x *exchange) level(panicked any) zerolog.Level {
 }
 
 // overhead is what muxproxy itself added to a call: all the time that it waited
-// neither for the request, nor for a limit, nor for the upstream.
+// neither for the request, nor for a limit, nor for the upstream, nor for the
+// client to take the end of the answer.
 func (x *exchange) overhead(total time.Duration) time.Duration {
 	if x.dispatched.IsZero() || x.answered.IsZero() {
 		return 0
 	}
-	return total - x.admission - x.upload - x.answered.Sub(x.dispatched)
+	return total - x.admission - x.upload - x.answered.Sub(x.dispatched) - x.delivery
 }
 
 func optional(line *zerolog.Event, key, value string) {

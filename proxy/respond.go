@@ -102,13 +102,9 @@ func (c *call) failedInBand(message string, received []byte) {
 
 // overflow ends the session's turns: its conversation fits the model no more.
 func (c *call) overflow() {
-	c.admitted.StopSession(conditionContextLength)
+	c.admitted.StopSession(registry.ConditionContextLength)
 	c.writer.Header().Set("X-Should-Retry", "false")
 }
-
-// conditionContextLength is the stop condition of a conversation that the
-// upstream reports to be longer than its model's context.
-const conditionContextLength = "context_length"
 
 func statusKind(status int) registry.FailureKind {
 	switch {
@@ -126,15 +122,15 @@ func statusKind(status int) registry.FailureKind {
 // readAnswer reads the upstream's whole body under the idle budget. With an
 // error it returns what had come.
 func (c *call) readAnswer() ([]byte, error) {
-	c.budget.start(c.cancel, budgetIdle, c.proxy.IdleTimeout)
+	c.budget.start(c.cancel, budgetIdle, c.proxy.options.IdleTimeout)
 	defer c.budget.stop()
-	body, err := readLimited(&renewingReader{c.response.Body, &c.budget}, c.response.ContentLength, c.proxy.MaxBodyBytes)
+	body, err := readLimited(&renewingReader{c.response.Body, &c.budget}, c.response.ContentLength, c.proxy.options.MaxBodyBytes)
 	c.answered = time.Now()
 	if err == nil {
 		return body, nil
 	}
 	if _, ok := errors.AsType[*sizeError](err); ok {
-		return body, tooLong(c.proxy.MaxBodyBytes)
+		return body, tooLong(c.proxy.options.MaxBodyBytes)
 	}
 	if cause := context.Cause(c.ctx); cause != nil {
 		return body, cause
@@ -186,7 +182,7 @@ func (g *gzipBody) Close() error { return g.compressed.Close() }
 func (x *exchange) deliver(status int, body []byte) bool {
 	x.writer.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	x.begin(status)
-	err := x.write(body)
+	err := x.writeEnd(body)
 	if err != nil {
 		x.lost(err)
 	}
@@ -230,14 +226,22 @@ func (x *exchange) write(b []byte) error {
 	}
 }
 
+// writeEnd writes what was held until the upstream had answered.
+func (x *exchange) writeEnd(b []byte) error {
+	start := time.Now()
+	err := x.write(b)
+	x.delivery += time.Since(start)
+	return err
+}
+
 // renewWriteDeadline gives what is written next its time: at least three
 // quarters of it, because setting a deadline costs more than reading the clock.
 // A failure shows in the write itself, or the writer knows no deadlines.
 func (x *exchange) renewWriteDeadline() {
 	now := time.Now()
-	if now.Sub(x.renewed) < x.proxy.WriteTimeout/4 {
+	if now.Sub(x.renewed) < x.proxy.options.WriteTimeout/4 {
 		return
 	}
 	x.renewed = now
-	_ = x.control.SetWriteDeadline(now.Add(x.proxy.WriteTimeout))
+	_ = x.control.SetWriteDeadline(now.Add(x.proxy.options.WriteTimeout))
 }

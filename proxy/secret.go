@@ -13,7 +13,7 @@ func (x *exchange) authenticate() (*registry.Session, error) {
 	if x.secret == "" {
 		return nil, registry.ErrUnknownSecret
 	}
-	session, err := x.proxy.Registry.Lookup(x.secret)
+	session, err := x.proxy.options.Registry.Lookup(x.secret)
 	if err != nil {
 		return nil, err
 	}

@@ -96,7 +96,7 @@ func (c *call) dispatch(settings *registry.Settings) error {
 		Body: body, Shared: parts(c.request.Object), Prefixes: c.conversation.Prefixes, Model: model,
 	})
 
-	c.budget.start(c.cancel, budgetFirstByte, c.proxy.FirstByteTimeout)
+	c.budget.start(c.cancel, budgetFirstByte, c.proxy.options.FirstByteTimeout)
 	defer c.budget.stop()
 	if c.dispatched.IsZero() { // or the first refusal would count as muxproxy's own time
 		c.dispatched = time.Now()
@@ -104,7 +104,7 @@ func (c *call) dispatch(settings *registry.Settings) error {
 	response, err := c.target.Send(c.ctx, &upstream.Request{
 		Method: http.MethodPost, Path: string(c.route), RawQuery: c.query(),
 		Header: c.upstreamHeader(), Body: body,
-		Affinity: settings.Affinity, SessionHeader: c.proxy.SessionHeader,
+		Affinity: settings.Affinity, SessionHeader: c.proxy.options.SessionHeader,
 	})
 	if err != nil {
 		return sendError(err)

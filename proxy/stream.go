@@ -56,7 +56,7 @@ func (c *call) relayStream() error {
 	c.stream = true
 	r := &relay{
 		call: c, events: c.dialect.Stream(c.request, c.added, c.conversation),
-		instruments: c.proxy.Metrics.Upstream(c.upstream),
+		instruments: c.proxy.options.Metrics.Upstream(c.upstream),
 		raw:         make([]byte, 0, 4<<10),
 	}
 	// The request is recorded and sent: while the stream runs only what the
@@ -126,8 +126,8 @@ func (r *relay) pass(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if int64(len(r.raw)) > r.proxy.MaxBodyBytes {
-		return tooLong(r.proxy.MaxBodyBytes)
+	if int64(len(r.raw)) > r.proxy.options.MaxBodyBytes {
+		return tooLong(r.proxy.options.MaxBodyBytes)
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (r *relay) tick() {
 	case now.Sub(r.reading) >= patience.after:
 		r.cancel(patience)
 		return
-	case r.gone == nil && r.proxy.Keepalive > 0 && now.Sub(r.written) >= r.proxy.Keepalive:
+	case r.gone == nil && r.proxy.options.Keepalive > 0 && now.Sub(r.written) >= r.proxy.options.Keepalive:
 		if err := r.write([]byte(keepalive)); err != nil {
 			_ = r.leave(err) // the reader sees the cancelled call
 			return
@@ -235,7 +235,7 @@ func (r *relay) tick() {
 // nextTick is how long nothing can be due.
 func (r *relay) nextTick(now time.Time) time.Duration {
 	next := r.reading.Add(r.patience().after)
-	if keepalive := r.written.Add(r.proxy.Keepalive); r.gone == nil && r.proxy.Keepalive > 0 && keepalive.Before(next) {
+	if keepalive := r.written.Add(r.proxy.options.Keepalive); r.gone == nil && r.proxy.options.Keepalive > 0 && keepalive.Before(next) {
 		next = keepalive
 	}
 	return max(next.Sub(now), 0)
@@ -246,9 +246,9 @@ func (r *relay) nextTick(now time.Time) time.Duration {
 // first byte.
 func (r *relay) patience() *timeoutError {
 	if r.lastEvent.IsZero() {
-		return &timeoutError{budgetFirstByte, r.proxy.FirstByteTimeout}
+		return &timeoutError{budgetFirstByte, r.proxy.options.FirstByteTimeout}
 	}
-	return &timeoutError{budgetIdle, r.proxy.IdleTimeout}
+	return &timeoutError{budgetIdle, r.proxy.options.IdleTimeout}
 }
 
 // stop ends the timer; after it the connection is the caller's alone.
@@ -278,7 +278,7 @@ func (r *relay) finish(err error) {
 		r.end = "error"
 		r.outcome = outcomeOf(registry.FailureUpstreamError)
 		r.failedInBand(result.Failure.Message, r.received())
-		if writeErr := r.write(held); writeErr != nil || !clean {
+		if writeErr := r.writeEnd(held); writeErr != nil || !clean {
 			r.broken = true
 		}
 	case r.events.Terminal(), clean && r.events.Complete():
@@ -317,7 +317,7 @@ func (r *relay) release(result dialect.Result, held []byte) {
 		err = errClientGone // a write could succeed, but to nobody
 	}
 	if err == nil {
-		err = r.write(held)
+		err = r.writeEnd(held)
 	}
 	r.turn.SetDelivered(err == nil)
 	if err != nil {

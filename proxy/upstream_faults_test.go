@@ -65,7 +65,7 @@ func TestUpstreamFaultsBecomeTheirStatus(t *testing.T) {
 			s.wantLogged(logged{Outcome: want.outcome, Status: want.status})
 			if failures := r.session.Trace().FailedCalls; len(failures) == 1 {
 				f := failures[0]
-				if !bytes.Equal(f.Received, want.received) || f.Error.Status != want.status || f.Error.Message == "" || string(f.Request()) != chatBody(model, "") {
+				if !bytes.Equal(f.Received, want.received) || f.Error.Status != saidStatus(model, want.status, want.code) || f.Error.Message == "" || string(f.Request()) != chatBody(model, "") {
 					s.t.Errorf("the failed call is %+v, received\n%s\nwant status %d and\n%s", f.Error, f.Received, want.status, want.received)
 				}
 			}
@@ -286,4 +286,24 @@ func TestConnectionServesOnAfterARefusal(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 	})
+}
+
+// saidStatus is what the upstream itself said, 0 for nothing, when the harness
+// got a status and code.
+func saidStatus(model string, status int, code string) int {
+	if code == "" {
+		return status
+	}
+	switch model {
+	case "close-at-once", "reset-at-once":
+		return 0
+	case "302":
+		return http.StatusFound
+	case "401":
+		return http.StatusUnauthorized
+	case "407":
+		return http.StatusProxyAuthRequired
+	default:
+		return http.StatusOK
+	}
 }

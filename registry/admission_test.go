@@ -265,3 +265,47 @@ func TestBurstOfParallelCallsPassesWithoutLimits(t *testing.T) {
 		}
 	})
 }
+
+// The budget runs out at the very moment at which the session's own gate lets
+// the call in: it must not wait at the instance's gate without one.
+func TestBudgetThatIsOverAtOneGateHoldsAtTheNext(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, registry.Options{MaxInflight: 1, AdmitTimeout: time.Minute})
+			s, _ := register(t, r, registry.Spec{Limits: registry.Limits{MaxInflight: new(1)}})
+			other, _ := register(t, r, registry.Spec{})
+			first := admit(t, s)
+			waiting := make(chan error, 2)
+			go func() {
+				_, err := other.Admit(t.Context(), registry.CallInfo{})
+				waiting <- err
+			}()
+			go func() {
+				_, err := s.Admit(t.Context(), registry.CallInfo{})
+				waiting <- err
+			}()
+			time.AfterFunc(time.Minute, first.Close)
+			start := time.Now()
+			<-waiting
+			<-waiting
+			if waited := time.Since(start); waited > time.Minute {
+				t.Fatalf("a call waited %s", waited)
+			}
+		})
+	}
+}
+
+func TestCallsThatWaitAreNotInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, registry.Options{RequestsPerSecond: 0.1, MaxInflight: 9})
+		s, _ := register(t, r, registry.Spec{})
+		for range 5 {
+			go func() { _, _ = s.Admit(t.Context(), registry.CallInfo{}) }()
+		}
+		synctest.Wait()
+		if stats := r.Stats(); stats.Inflight != 1 || stats.Waiting != 4 {
+			t.Errorf("%d in flight and %d waiting; want 1 and 4", stats.Inflight, stats.Waiting)
+		}
+		time.Sleep(time.Minute)
+	})
+}

@@ -126,6 +126,7 @@ func (s *Session) reserve(c *Call) error {
 	c.phase, c.settings, c.admittedAt = callInflight, s.settings, now
 	s.reserved++
 	s.inflight++
+	s.registry.inflight.Add(1)
 	s.lastCallAt = now
 	s.renew(now)
 	if s.firstCallAt.IsZero() {
@@ -186,6 +187,7 @@ func (c *Call) Close() {
 	c.phase = callClosed
 	delete(s.calls, c)
 	s.inflight--
+	s.registry.inflight.Add(-1)
 	if s.state != StateEnded {
 		s.renew(now)
 	}

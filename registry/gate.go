@@ -33,10 +33,12 @@ func (g *gate) enter(ctx context.Context, b *budget) error {
 	case <-admitted:
 		return nil
 	case <-b.over():
-		if g.abandon(place) {
-			return errBudgetOver
+		// Whoever is let in at this very moment goes as well: the budget says
+		// only once that it is over.
+		if !g.abandon(place) {
+			g.leave()
 		}
-		return nil
+		return errBudgetOver
 	case <-ctx.Done():
 		if !g.abandon(place) {
 			g.leave()

@@ -72,6 +72,7 @@ type Registry struct {
 	memory   memory
 	schedule schedule
 	draining atomic.Bool
+	inflight atomic.Int64 // calls that were admitted and not closed
 	waiting  atomic.Int64 // calls in Admit
 	evicting sync.Mutex   // held by the one that evicts traces
 

@@ -20,7 +20,7 @@ type Session struct {
 	conditions []StopCondition
 	digest     [32]byte
 	createdAt  time.Time
-	life       context.Context //nolint:containedctx // it is the session's own, see Life
+	life       context.Context // see Life
 	finish     context.CancelCauseFunc
 	settled    chan struct{} // closed when the session has begun to end and no call may still record itself
 	buried     chan struct{} // closed when the end is complete
@@ -63,6 +63,13 @@ type Session struct {
 // Life returns a context that is done once the session has ended; its cause is the [EndedError]. It is for what is done on the
 // session's account without being a call.
 func (s *Session) Life() context.Context { return s.life }
+
+// Settings returns the session's settings as they are now. They must not be changed.
+func (s *Session) Settings() *Settings {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.settings
+}
 
 // newSession makes a session of a valid spec, which it keeps.
 func newSession(r *Registry, spec *Spec) *Session {

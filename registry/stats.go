@@ -7,7 +7,7 @@ type Stats struct {
 	Sessions      map[State]int    // that can be listed: ended ones have a trace
 	Registered    int64            // sessions since the start
 	Ended         map[string]int64 // by reason, since the start
-	Inflight      int              // admitted calls
+	Inflight      int              // admitted calls that have not been closed
 	Waiting       int              // calls that wait to be admitted
 	TraceBytes    int64
 	EvictedTraces int64 // for want of memory, since the start
@@ -17,7 +17,7 @@ type Stats struct {
 func (r *Registry) Stats() Stats {
 	stats := Stats{
 		Sessions:   map[State]int{StateActive: 0, StateStopped: 0, StateEnded: 0},
-		Inflight:   r.gate.load(),
+		Inflight:   int(r.inflight.Load()),
 		Waiting:    int(r.waiting.Load()),
 		TraceBytes: r.memory.bytes.Load(),
 	}

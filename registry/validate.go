@@ -70,6 +70,8 @@ func validateConditions(conditions []StopCondition) error {
 		switch {
 		case c.Name == "" || len(c.Name) > maxConditionName:
 			return &InvalidError{field + ".name", "must have from 1 to 128 bytes"}
+		case reserved(c.Name):
+			return &InvalidError{field + ".name", "is the name of a limit or of a built-in stop condition"}
 		case names[c.Name]:
 			return &InvalidError{field + ".name", "is the name of another stop condition"}
 		case (c.ToolCall == "") == (c.TextRegexp == nil):
@@ -78,6 +80,16 @@ func validateConditions(conditions []StopCondition) error {
 		names[c.Name] = true
 	}
 	return nil
+}
+
+// reserved says that a rule of this name could not be told from what else stops, or slows, a session.
+func reserved(name string) bool {
+	switch name {
+	case LimitTurns, LimitInputTokens, LimitOutputTokens, LimitTotalTokens, LimitContextTokens, LimitDuration,
+		BusyMaxInflight, BusyRequestsPerSecond, ConditionAdmin, ConditionContextLength:
+		return true
+	}
+	return false
 }
 
 // expiry returns when a lease that is renewed at the given time runs out.

@@ -47,16 +47,16 @@ func (v Version) String() string {
 	return s
 }
 
-// Compare orders integers by value, strings by their bytes, and integers before strings.
+// Compare orders integers by value, strings naturally ("step-9" before "step-10"), and integers before strings.
 func (v Version) Compare(w Version) int {
 	if v.isString() || w.isString() {
-		return cmp.Or(compareBool(v.isString(), w.isString()), strings.Compare(v.String(), w.String()))
+		return cmp.Or(compareBool(v.isString(), w.isString()), compareNatural(v.String(), w.String()))
 	}
 	negative := strings.HasPrefix(v.text, "-")
 	if other := strings.HasPrefix(w.text, "-"); negative != other {
 		return compareBool(other, negative)
 	}
-	order := cmp.Or(cmp.Compare(len(v.text), len(w.text)), strings.Compare(v.text, w.text))
+	order := compareDigits(v.text, w.text)
 	if negative {
 		return -order
 	}
@@ -101,6 +101,36 @@ func isInteger(data []byte) bool {
 		return false
 	}
 	return !bytes.ContainsFunc(digits, func(r rune) bool { return r < '0' || r > '9' })
+}
+
+// compareNatural orders runs of digits by their value and everything else by its bytes. Strings that differ in leading
+// zeros alone are ordered by their bytes too, so that only equal strings compare as equal.
+func compareNatural(a, b string) int {
+	x, y := a, b
+	for x != "" && y != "" {
+		m, n := leadingDigits(x), leadingDigits(y)
+		if m == 0 || n == 0 {
+			if x[0] != y[0] {
+				return cmp.Compare(x[0], y[0])
+			}
+			x, y = x[1:], y[1:]
+			continue
+		}
+		if order := compareDigits(strings.TrimLeft(x[:m], "0"), strings.TrimLeft(y[:n], "0")); order != 0 {
+			return order
+		}
+		x, y = x[m:], y[n:]
+	}
+	return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(a, b))
+}
+
+func leadingDigits(s string) int {
+	return len(s) - len(strings.TrimLeft(s, "0123456789"))
+}
+
+// compareDigits orders numbers of any size that have no leading zeros.
+func compareDigits(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
 func compareBool(a, b bool) int {

@@ -52,10 +52,13 @@ func TestVersionsAreRefusedUnlessIntegerOrString(t *testing.T) {
 }
 
 func TestVersionsAreOrdered(t *testing.T) {
-	want := []string{"-100", "-20", "-3", "0", "7", "10", "99999999999999999999", `""`, `"a"`, `"b"`}
+	want := []string{
+		"-100", "-20", "-3", "0", "7", "10", "99999999999999999999", `""`, `"a"`, `"b"`,
+		`"step"`, `"step-"`, `"step-9"`, `"step-010"`, `"step-10"`, `"step-10-a"`, `"step-10-b"`, `"step-99999999999999999999"`, `"step-x"`, `"stepa"`,
+	}
 	var versions []registry.Version
-	for _, i := range []int{4, 0, 9, 2, 6, 1, 8, 5, 3, 7} {
-		versions = append(versions, version(t, want[i]))
+	for i := range want {
+		versions = append(versions, version(t, want[i*7%len(want)]))
 	}
 	slices.SortFunc(versions, registry.Version.Compare)
 	for i, v := range versions {

@@ -248,7 +248,7 @@ func (c *chatStreamChoice) result(f *fingerprint, conversation Conversation) reg
 	choice := registry.Choice{Index: c.index, FinishReason: c.finish, Text: func() string { return string(c.text) }}
 	f.reset()
 	f.bytes([]byte("assistant"))
-	f.text(c.text)
+	f.bytes(c.text)
 	// In the order of the JSON form, which need not be that of arrival.
 	slices.SortStableFunc(c.toolCalls, func(a, b chatStreamToolCall) int { return cmp.Compare(a.index, b.index) })
 	for _, call := range c.toolCalls {

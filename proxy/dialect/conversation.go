@@ -78,9 +78,6 @@ func (f *fingerprint) bytes(b []byte) {
 	f.number(uint64(len(b)))
 }
 
-// text adds a message's text, as content does for its raw form.
-func (f *fingerprint) text(b []byte) { f.bytes(b) }
-
 func (f *fingerprint) number(n uint64) {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], n)
