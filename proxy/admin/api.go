@@ -110,12 +110,11 @@ func build(opts Options) *API {
 
 	r := chi.NewMux()
 	r.Use(middleware.GetHead)
-	r.NotFound(func(w http.ResponseWriter, _ *http.Request) {
-		writeProblem(w, newProblem(http.StatusNotFound, codeNotFound, "no such path"))
-	})
+	r.NotFound(notFound)
 	r.MethodNotAllowed(methodNotAllowed(r))
 
 	a.huma = humachi.New(r, document())
+	a.huma.UseMiddleware(onlyOnce)
 	a.registerSessionRoutes()
 	a.registerBatchRoutes()
 	a.registerLeaseRoutes()
@@ -153,6 +152,14 @@ func route[I, O any](a *API, op huma.Operation, h func(context.Context, *I) (*O,
 		}
 		return nil, p
 	})
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	detail := "no such path"
+	if r.URL.Path == "/" {
+		detail = "nothing is here: the API can be browsed at /docs and is described in /openapi.json"
+	}
+	writeProblem(w, newProblem(http.StatusNotFound, codeNotFound, detail))
 }
 
 func methodNotAllowed(routes chi.Routes) http.HandlerFunc {

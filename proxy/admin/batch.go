@@ -17,6 +17,7 @@ import (
 func (a *API) registerBatchRoutes() {
 	route(a, huma.Operation{
 		OperationID: "register-batch", Method: http.MethodPost, Path: "/sessions/batch", Tags: []string{tagSessions},
+		RequestBody: bodyLike(jsonBody, exampleTemplate),
 		Summary:     "Register many rollouts",
 		Description: "Give sessions, or a template and a count. All or none are registered, unless atomic is false: then each is reported by itself.",
 		Responses:   jsonResponses[batchAnswer](a.huma, http.StatusCreated, http.StatusOK),

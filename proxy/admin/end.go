@@ -31,6 +31,7 @@ func (a *API) registerEndRoutes() {
 	responses["200"].Content[ndjson] = &huma.MediaType{Schema: schemaOf[traceLine](a.schemas())}
 	route(a, huma.Operation{
 		OperationID: "end-many", Method: http.MethodPost, Path: "/sessions/end", Tags: []string{tagSessions},
+		RequestBody: bodyLike(jsonBody, exampleIDs),
 		Summary:     "End many sessions",
 		Description: "With trace=true the answer is that of POST /traces/query.",
 		Responses:   responses,
@@ -44,8 +45,8 @@ const endParallel = 64
 
 // EndQuery says what to do beside ending; exported like [SessionPath].
 type EndQuery struct {
-	Trace bool `query:"trace" doc:"Answer with the whole trace."`
-	Purge bool `query:"purge" doc:"Remove the trace too, once the answer is written."`
+	Trace bool `query:"trace" doc:"Answer with the whole trace." example:"true"`
+	Purge bool `query:"purge" doc:"Remove the trace too, once the answer is written." example:"false"`
 }
 
 type endInput struct {
@@ -167,5 +168,5 @@ func (a *API) writeEnded(w *traceWriter, sum registry.Summary) error {
 	if err != nil {
 		return w.gone(a.summaryOf(sum))
 	}
-	return w.trace(a, s.Trace())
+	return w.trace(a, s)
 }

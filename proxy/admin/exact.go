@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// unexpectedField is what huma says of a field it does not know.
+const unexpectedField = "unexpected property"
+
 // decode is json.Unmarshal that takes field names only as they are written:
 // encoding/json, and huma's validation with it, would take ID for id.
 func decode(text []byte, into any) error {
@@ -37,7 +40,7 @@ func inexact(text []byte, t reflect.Type, at string) error {
 		for name, value := range members {
 			field, ok := fields[name]
 			if !ok {
-				return FieldError{"unexpected property", at + "." + name}
+				return FieldError{unexpectedField, at + "." + name}
 			}
 			if err := inexact(value, field, at+"."+name); err != nil {
 				return err

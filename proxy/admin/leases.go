@@ -15,7 +15,8 @@ func (a *API) registerLeaseRoutes() {
 	}, a.heartbeat)
 	route(a, huma.Operation{
 		OperationID: "heartbeat-many", Method: http.MethodPost, Path: "/sessions/heartbeat", Tags: []string{tagSessions},
-		Summary: "Renew the leases of many sessions", Description: "Names the ids that no session has, and those of ended sessions.",
+		RequestBody: bodyLike(jsonBody, exampleIDs),
+		Summary:     "Renew the leases of many sessions", Description: "Names the ids that no session has, and those of ended sessions.",
 		Errors: []int{http.StatusBadRequest},
 	}, a.heartbeatMany)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/muxproxy/muxproxy/registry"
 )
 
-// settings are the parts of a session that may be changed.
-type settings struct {
+// changeable are the settings of a session that may be changed.
+type changeable struct {
 	Labels   map[string]string          `json:"labels" doc:"What lists and bulk calls select by."`
 	Metadata json.RawMessage            `json:"metadata,omitempty"`
 	Upstream string                     `json:"upstream,omitempty"`
@@ -22,49 +22,7 @@ type settings struct {
 	Lease    Duration                   `json:"lease,omitzero"`
 }
 
-// session is a summary together with the settings it does not show.
-type session struct {
-	Summary
-	Upstream     string                     `json:"upstream"`
-	Affinity     string                     `json:"affinity,omitempty"`
-	Model        string                     `json:"model,omitempty"`
-	Sampling     map[string]json.RawMessage `json:"sampling,omitempty"`
-	SamplingMode registry.SamplingMode      `json:"sampling_mode" enum:"override,default"`
-	Limits       shownLimits                `json:"limits" doc:"Only those that are set."`
-	LeaseSeconds float64                    `json:"lease_seconds"`
-}
-
-// shownLimits are limits as they are given out.
-type shownLimits struct {
-	MaxTurns           *int64   `json:"max_turns,omitempty"`
-	MaxInputTokens     *int64   `json:"max_input_tokens,omitempty"`
-	MaxOutputTokens    *int64   `json:"max_output_tokens,omitempty"`
-	MaxTotalTokens     *int64   `json:"max_total_tokens,omitempty"`
-	MaxContextTokens   *int64   `json:"max_context_tokens,omitempty"`
-	MaxInflight        *int     `json:"max_inflight,omitempty"`
-	RequestsPerSecond  *float64 `json:"requests_per_second,omitempty"`
-	MaxDurationSeconds *float64 `json:"max_duration_seconds,omitempty"`
-}
-
-func (a *API) sessionOf(s *registry.Session) session {
-	spec := s.Spec()
-	l := spec.Limits
-	out := session{
-		Summary: a.summaryOf(s.Summary()), Upstream: spec.Upstream, Affinity: spec.Affinity, Model: spec.Model,
-		Sampling: spec.Sampling, SamplingMode: spec.SamplingMode, LeaseSeconds: spec.Lease.Seconds(),
-		Limits: shownLimits{
-			MaxTurns: l.MaxTurns, MaxInputTokens: l.MaxInputTokens, MaxOutputTokens: l.MaxOutputTokens,
-			MaxTotalTokens: l.MaxTotalTokens, MaxContextTokens: l.MaxContextTokens,
-			MaxInflight: l.MaxInflight, RequestsPerSecond: l.RequestsPerSecond,
-		},
-	}
-	if l.MaxDuration != nil {
-		out.Limits.MaxDurationSeconds = new(l.MaxDuration.Seconds())
-	}
-	return out
-}
-
-// sessionPatch is a merge patch of settings: what the document shows of it is
+// sessionPatch is a merge patch of a session: what the document shows of it is
 // patchSchema, what is applied is the text.
 type sessionPatch struct{ text json.RawMessage }
 
@@ -78,7 +36,7 @@ func (p *sessionPatch) UnmarshalJSON(text []byte) error {
 // Schema is that of patchSchema.
 func (sessionPatch) Schema(r huma.Registry) *huma.Schema { return schemaOf[patchSchema](r) }
 
-// patchSchema are settings any part of which may be null.
+// patchSchema is changeable, any part of which may be null.
 type patchSchema struct {
 	Labels   map[string]*string         `json:"labels,omitempty" doc:"A null member is removed, null removes all."`
 	Metadata json.RawMessage            `json:"metadata,omitempty" doc:"Objects are merged, null removes."`
@@ -119,7 +77,7 @@ func (a *API) patchSession(_ context.Context, in *patchInput) (*answer[session],
 
 // apply merges the patch into the settings of spec.
 func (a *API) apply(patch json.RawMessage, spec *registry.Spec) error {
-	before, err := encode(settings{
+	before, err := encode(changeable{
 		Labels: spec.Labels, Metadata: spec.Metadata, Upstream: spec.Upstream, Model: spec.Model,
 		Sampling: spec.Sampling, Limits: limitsOf(spec.Limits), Lease: durationOf(spec.Lease),
 	})
@@ -130,7 +88,7 @@ func (a *API) apply(patch json.RawMessage, spec *registry.Spec) error {
 	if err != nil {
 		return err
 	}
-	var after settings
+	var after changeable
 	if err := json.Unmarshal(merged, &after); err != nil {
 		return invalid(FieldError{Message: err.Error(), Location: "body"})
 	}
@@ -142,7 +100,7 @@ func (a *API) apply(patch json.RawMessage, spec *registry.Spec) error {
 	return nil
 }
 
-func (a *API) checkSettings(s *settings) error {
+func (a *API) checkSettings(s *changeable) error {
 	faults := s.Lease.checkPositive("body.lease")
 	faults = append(faults, s.Limits.check("body.limits")...)
 	faults = append(faults, checkLabels(s.Labels, "body.labels")...)

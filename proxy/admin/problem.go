@@ -173,13 +173,22 @@ func fromHuma(_ huma.Context, _ string, v any) (any, error) {
 	}
 	for _, e := range m.Errors {
 		if e != nil {
-			p.Errors = append(p.Errors, FieldError{Message: e.Message, Location: e.Location})
+			p.Errors = append(p.Errors, fieldOf(e))
 		}
 	}
 	if len(p.Errors) > 0 {
 		p.Detail = describe(p.Errors)
 	}
 	return p, nil
+}
+
+// fieldOf restores the location of a fault that [inexact] has found: of an error
+// in decoding huma keeps only the text.
+func fieldOf(e *huma.ErrorDetail) FieldError {
+	if at, found := strings.CutSuffix(e.Message, ": "+unexpectedField); found && e.Location == "body" {
+		return FieldError{unexpectedField, at}
+	}
+	return FieldError{e.Message, e.Location}
 }
 
 func codeOfStatus(status int) string {

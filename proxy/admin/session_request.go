@@ -50,7 +50,7 @@ type limits struct {
 
 // stopCondition is a rule on the text or the tool calls of a turn.
 type stopCondition struct {
-	Name       string `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"What the session's stop_condition will say." example:"submitted"`
+	Name       string `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"What the session's stop_condition will say. Not the name of a limit, nor admin_stop or context_length." example:"submitted"`
 	ToolCall   string `json:"tool_call,omitempty" doc:"Matches a call of the tool of this name." example:"submit"`
 	TextRegexp string `json:"text_regexp,omitempty" maxLength:"4096" doc:"Matches in the text of a choice; RE2 syntax." example:"I cannot (solve|do) this"`
 }

@@ -15,6 +15,7 @@ import (
 func (a *API) registerSessionRoutes() {
 	route(a, huma.Operation{
 		OperationID: "register-session", Method: http.MethodPost, Path: "/sessions", Tags: []string{tagSessions},
+		RequestBody: bodyLike(jsonBody, exampleSession),
 		Summary:     "Register a rollout",
 		Description: "201 with the secret, which is shown nowhere else. 200 repeats an earlier registration of the same id, secret and body. A session whose answer could not be written is undone.",
 		Responses:   jsonResponses[registered](a.huma, http.StatusCreated, http.StatusOK),
@@ -30,6 +31,7 @@ func (a *API) registerSessionRoutes() {
 	}, a.getSession)
 	route(a, huma.Operation{
 		OperationID: "patch-session", Method: http.MethodPatch, Path: "/sessions/{id}", Tags: []string{tagSessions},
+		RequestBody: bodyLike(mergePatchBody, examplePatch),
 		Summary:     "Change a session",
 		Description: "A JSON merge patch (RFC 7386): null removes. For calls admitted afterwards; a stopped session stays stopped. Renews the lease.",
 		Errors:      []int{http.StatusBadRequest, http.StatusNotFound, http.StatusGone},
@@ -96,9 +98,9 @@ func (a *API) shown(r *registration) registered {
 
 type listInput struct {
 	State         string   `query:"state" enum:"active,stopped,ended" doc:"Only sessions in this state."`
-	Label         []string `query:"label,explode" nullable:"false" doc:"key:value; given more than once, all must match." example:"[\"env:gsm8k\"]"`
+	Label         []string `query:"label,explode" nullable:"false" doc:"key:value; given more than once, all must match."`
 	StopCondition string   `query:"stop_condition" doc:"Only sessions that this condition stopped."`
-	Limit         int      `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many at most."`
+	Limit         int      `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many at most." example:"50"`
 	Cursor        string   `query:"cursor" doc:"next_cursor of the page before."`
 }
 
@@ -136,7 +138,7 @@ func (a *API) listSessions(_ context.Context, in *listInput) (*answer[sessionLis
 // SessionPath names one session by its path. It is exported because huma looks for
 // parameters in exported fields only, and embedded fields are named after their type.
 type SessionPath struct {
-	ID string `path:"id" doc:"The session's id."`
+	ID string `path:"id" doc:"The session's id." example:"gsm8k-0042-a"`
 }
 
 func (a *API) getSession(_ context.Context, in *SessionPath) (*answer[session], error) {

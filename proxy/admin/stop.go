@@ -10,13 +10,15 @@ import (
 func (a *API) registerStopRoutes() {
 	route(a, huma.Operation{
 		OperationID: "stop-session", Method: http.MethodPost, Path: "/sessions/{id}/stop", Tags: []string{tagSessions},
+		RequestBody: bodyLike(jsonBody, exampleStop),
 		Summary:     "Let a session take no more turns",
 		Description: "It keeps its slot until it is ended. The first reason is kept.",
 		Errors:      []int{http.StatusBadRequest, http.StatusNotFound, http.StatusGone},
 	}, a.stopSession)
 	route(a, huma.Operation{
 		OperationID: "stop-many", Method: http.MethodPost, Path: "/sessions/stop", Tags: []string{tagSessions},
-		Summary: "Let many sessions take no more turns", Errors: []int{http.StatusBadRequest},
+		RequestBody: bodyLike(jsonBody, exampleStopMany),
+		Summary:     "Let many sessions take no more turns", Errors: []int{http.StatusBadRequest},
 	}, a.stopMany)
 }
 

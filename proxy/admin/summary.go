@@ -29,7 +29,7 @@ type Summary struct {
 	LastCallAt  *time.Time `json:"last_call_at"`
 	EndedAt     *time.Time `json:"ended_at"`
 
-	WeightVersion versionRange      `json:"weight_version" doc:"The lowest and the highest among the turns."`
+	WeightVersion versionRange      `json:"weight_version" doc:"The lowest and the highest among the turns: integers by value, before strings, which are compared naturally (step-9 before step-10)."`
 	Labels        map[string]string `json:"labels"`
 	Metadata      json.RawMessage   `json:"metadata"`
 

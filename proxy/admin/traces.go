@@ -35,6 +35,7 @@ func (a *API) registerTraceRoutes() {
 	}, a.getResponse)
 	route(a, huma.Operation{
 		OperationID: "query-traces", Method: http.MethodPost, Path: "/traces/query", Tags: []string{tagTraces},
+		RequestBody: bodyLike(jsonBody, exampleIDs),
 		Summary:     "Get the traces of many sessions",
 		Description: "One trace a line, sent as it is read. An id that no session has gets a line with an error.",
 		Responses: map[string]*huma.Response{"200": {
@@ -47,17 +48,19 @@ func (a *API) registerTraceRoutes() {
 
 // trace documents what traceWriter writes.
 type trace struct {
-	ID               string       `json:"id"`
-	Session          Summary      `json:"session"`
-	Turns            []turn       `json:"turns" doc:"In the order they were committed; null once the trace has been removed."`
-	FailedCalls      []failedCall `json:"failed_calls" doc:"Calls that made no turn, oldest first: the first and the last hundred."`
-	FailedCallsTotal int64        `json:"failed_calls_total" doc:"How many there were."`
+	ID               string             `json:"id"`
+	Session          Summary            `json:"session"`
+	Settings         nullable[Settings] `json:"settings" doc:"The rules the session ran under, as changed last; null once the trace has been removed."`
+	Turns            []turn             `json:"turns" doc:"In the order they were committed; null once the trace has been removed."`
+	FailedCalls      []failedCall       `json:"failed_calls" doc:"Calls that made no turn, oldest first: the first and the last hundred."`
+	FailedCallsTotal int64              `json:"failed_calls_total" doc:"How many there were."`
 }
 
 // traceLine documents a line of POST /traces/query: a trace, or an error.
 type traceLine struct {
 	ID               string       `json:"id"`
 	Session          *Summary     `json:"session,omitempty"`
+	Settings         *Settings    `json:"settings,omitempty"`
 	Turns            []turn       `json:"turns,omitempty"`
 	FailedCalls      []failedCall `json:"failed_calls,omitempty"`
 	FailedCallsTotal int64        `json:"failed_calls_total,omitempty"`
@@ -90,14 +93,14 @@ func (a *API) getTrace(_ context.Context, in *traceInput) (*writer, error) {
 			a.writeTraces(hctx, ndjson, func(w *traceWriter) error { return w.turns(s.Trace()) })
 			return
 		}
-		a.writeTraces(hctx, "application/json", func(w *traceWriter) error { return w.trace(a, s.Trace()) })
+		a.writeTraces(hctx, "application/json", func(w *traceWriter) error { return w.trace(a, s) })
 	}}, nil
 }
 
 // turnInput names one turn.
 type turnInput struct {
 	SessionPath
-	Index int `path:"index" minimum:"0" doc:"The turn's index, from 0."`
+	Index int `path:"index" minimum:"0" doc:"The turn's index, from 0." example:"0"`
 }
 
 func (a *API) findTurn(in *turnInput) (*registry.Session, *registry.Turn, error) {
@@ -171,7 +174,7 @@ func (a *API) queryTraces(_ context.Context, in *queryInput) (*writer, error) {
 				if err != nil {
 					err = w.unknown([]string{id})
 				} else {
-					err = w.trace(a, s.Trace())
+					err = w.trace(a, s)
 				}
 				if err != nil {
 					return err

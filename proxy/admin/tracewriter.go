@@ -57,8 +57,9 @@ func (a *API) writeTraces(hctx huma.Context, contentType string, write func(*tra
 }
 
 // trace writes a session's whole trace as one value.
-func (w *traceWriter) trace(a *API, t registry.Trace) error {
-	if err := w.head(a.summaryOf(t.Summary)); err != nil {
+func (w *traceWriter) trace(a *API, s *registry.Session) error {
+	t := s.Trace()
+	if err := w.head(a.summaryOf(t.Summary), new(settingsOf(s.Spec()))); err != nil {
 		return err
 	}
 	w.text(`,"turns":[`)
@@ -92,7 +93,7 @@ func (w *traceWriter) turns(t registry.Trace) error {
 
 // gone writes the trace of a session of which only the summary is left.
 func (w *traceWriter) gone(s Summary) error {
-	if err := w.head(s); err != nil {
+	if err := w.head(s, nil); err != nil {
 		return err
 	}
 	w.text(`,"turns":null,"failed_calls":null,"failed_calls_total":0}`)
@@ -115,13 +116,14 @@ func (w *traceWriter) unknown(ids []string) error {
 	return nil
 }
 
-func (w *traceWriter) head(s Summary) error {
+func (w *traceWriter) head(s Summary, rules *Settings) error {
 	raw, err := encode(struct {
-		ID      string  `json:"id"`
-		Session Summary `json:"session"`
-	}{s.ID, s})
+		ID       string    `json:"id"`
+		Session  Summary   `json:"session"`
+		Settings *Settings `json:"settings"`
+	}{s.ID, s, rules})
 	if err != nil {
-		return fmt.Errorf("encode summary: %w", err)
+		return fmt.Errorf("encode summary and settings: %w", err)
 	}
 	w.text(string(raw[:len(raw)-1]))
 	return nil

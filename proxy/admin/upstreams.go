@@ -18,6 +18,7 @@ func (a *API) registerUpstreamRoutes() {
 	}, a.listUpstreams)
 	route(a, huma.Operation{
 		OperationID: "put-upstream", Method: http.MethodPut, Path: "/upstreams/{name}", Tags: []string{tagUpstreams},
+		RequestBody: bodyLike(jsonBody, exampleUpstream),
 		Summary:     "Make or replace an upstream",
 		Description: "Replicas that stay keep their connections; a removed one finishes its calls. What the body leaves out, the key too, is gone.",
 		Errors:      []int{http.StatusBadRequest},
@@ -29,14 +30,15 @@ func (a *API) registerUpstreamRoutes() {
 	}, a.deleteUpstream)
 	route(a, huma.Operation{
 		OperationID: "put-weight-version", Method: http.MethodPut, Path: "/upstreams/{name}/weight_version", Tags: []string{tagUpstreams},
-		Summary: "Say which weights an upstream serves", Description: "Recorded with each turn as it stood when the call began and ended.",
+		RequestBody: bodyLike(jsonBody, exampleVersion),
+		Summary:     "Say which weights an upstream serves", Description: "Recorded with each turn as it stood when the call began and ended.",
 		Errors: []int{http.StatusBadRequest, http.StatusNotFound},
 	}, a.putWeightVersion)
 }
 
 // UpstreamPath names one upstream by its path; exported like [SessionPath].
 type UpstreamPath struct {
-	Name string `path:"name" doc:"The upstream's name."`
+	Name string `path:"name" doc:"The upstream's name." example:"eu"`
 }
 
 // newUpstream is the body that makes an upstream.

@@ -1,0 +1,72 @@
+package admin
+
+import (
+	"cmp"
+	"encoding/json"
+
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// session is a summary together with the settings it was made under.
+type session struct {
+	Summary
+	Settings
+}
+
+// Settings are the rules a session runs under, as they are given out: those it
+// was registered with and what was changed since. It is exported because it is
+// embedded, see [SessionPath].
+type Settings struct {
+	Upstream       string                     `json:"upstream"`
+	Affinity       string                     `json:"affinity" doc:"The session's id where none was given."`
+	Model          *string                    `json:"model" doc:"null leaves the model to the harness."`
+	Sampling       map[string]json.RawMessage `json:"sampling"`
+	SamplingMode   registry.SamplingMode      `json:"sampling_mode" enum:"override,default"`
+	Limits         shownLimits                `json:"limits" doc:"Only those that are set."`
+	StopConditions []stopCondition            `json:"stop_conditions" nullable:"false"`
+	LeaseSeconds   float64                    `json:"lease_seconds"`
+}
+
+// shownLimits are limits as they are given out.
+type shownLimits struct {
+	MaxTurns           *int64   `json:"max_turns,omitempty"`
+	MaxInputTokens     *int64   `json:"max_input_tokens,omitempty"`
+	MaxOutputTokens    *int64   `json:"max_output_tokens,omitempty"`
+	MaxTotalTokens     *int64   `json:"max_total_tokens,omitempty"`
+	MaxContextTokens   *int64   `json:"max_context_tokens,omitempty"`
+	MaxInflight        *int     `json:"max_inflight,omitempty"`
+	RequestsPerSecond  *float64 `json:"requests_per_second,omitempty"`
+	MaxDurationSeconds *float64 `json:"max_duration_seconds,omitempty"`
+}
+
+func (a *API) sessionOf(s *registry.Session) session {
+	return session{a.summaryOf(s.Summary()), settingsOf(s.Spec())}
+}
+
+func settingsOf(spec registry.Spec) Settings {
+	l := spec.Limits
+	out := Settings{
+		Upstream: spec.Upstream, Affinity: cmp.Or(spec.Affinity, spec.ID), Model: orNull(spec.Model),
+		Sampling: spec.Sampling, SamplingMode: spec.SamplingMode, LeaseSeconds: spec.Lease.Seconds(),
+		Limits: shownLimits{
+			MaxTurns: l.MaxTurns, MaxInputTokens: l.MaxInputTokens, MaxOutputTokens: l.MaxOutputTokens,
+			MaxTotalTokens: l.MaxTotalTokens, MaxContextTokens: l.MaxContextTokens,
+			MaxInflight: l.MaxInflight, RequestsPerSecond: l.RequestsPerSecond,
+		},
+		StopConditions: make([]stopCondition, 0, len(spec.StopConditions)),
+	}
+	if l.MaxDuration != nil {
+		out.Limits.MaxDurationSeconds = new(l.MaxDuration.Seconds())
+	}
+	if out.Sampling == nil {
+		out.Sampling = map[string]json.RawMessage{}
+	}
+	for _, c := range spec.StopConditions {
+		shown := stopCondition{Name: c.Name, ToolCall: c.ToolCall}
+		if c.TextRegexp != nil {
+			shown.TextRegexp = c.TextRegexp.String()
+		}
+		out.StopConditions = append(out.StopConditions, shown)
+	}
+	return out
+}
