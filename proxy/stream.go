@@ -1,10 +1,8 @@
 package proxy
 
 import (
-	"bytes"
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,10 +31,9 @@ type relay struct {
 	*call
 	events dialect.Stream
 
-	raw     []byte // all that has been received
-	parsed  int    // of raw, up to here whole events were handled
-	scanner sse.Scanner
-	edited  []byte // scratch, when what goes out differs from what came
+	received recording
+	scanner  sse.Scanner
+	edited   []byte // scratch, when what goes out differs from what came
 
 	instruments *metrics.Upstream
 	lastEvent   time.Time
@@ -57,7 +54,6 @@ func (c *call) relayStream() error {
 	r := &relay{
 		call: c, events: c.dialect.Stream(c.request, c.added, c.conversation),
 		instruments: c.proxy.options.Metrics.Upstream(c.upstream),
-		raw:         make([]byte, 0, 4<<10),
 	}
 	// The request is recorded and sent: while the stream runs only what the
 	// relay needs is kept.
@@ -88,12 +84,9 @@ func (r *relay) run() error {
 	r.mu.Unlock()
 	defer r.stop() // also of a panic: the timer must not write to an answer that is over
 	for {
-		if cap(r.raw)-len(r.raw) < 1<<10 {
-			r.raw = slices.Grow(r.raw, max(len(r.raw), 4<<10))
-		}
-		n, err := r.response.Body.Read(r.raw[len(r.raw):cap(r.raw)])
+		n, err := r.response.Body.Read(r.received.room())
 		now := time.Now()
-		r.raw = r.raw[:len(r.raw)+n]
+		r.received.add(n)
 		if n > 0 {
 			if writeErr := r.pass(now); writeErr != nil {
 				return writeErr
@@ -126,31 +119,33 @@ func (r *relay) pass(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if int64(len(r.raw)) > r.proxy.options.MaxBodyBytes {
+	if r.received.length > r.proxy.options.MaxBodyBytes {
 		return tooLong(r.proxy.options.MaxBodyBytes)
 	}
 	return nil
 }
 
 // collect handles the events that are whole and returns the bytes that go out
-// in their place. They alias raw unless an event was dropped or changed.
+// in their place. They alias the recording unless an event was dropped or
+// changed.
 func (r *relay) collect(now time.Time) (out []byte, err error) {
-	from, edited := r.parsed, r.edited[:0]
+	rec := &r.received
+	from, edited := rec.parsed, r.edited[:0]
 	changed := false
 	for !r.tail && err == nil {
-		n := r.scanner.Next(r.raw[r.parsed:])
+		n := r.scanner.Next(rec.rest())
 		if n == 0 {
 			break
 		}
-		event := r.raw[r.parsed : r.parsed+n]
+		event := rec.rest()[:n]
 		r.observe(event, now)
 		action, replacement := r.events.Event(event)
 		if action == dialect.Forward {
-			r.parsed += n
+			rec.parsed += n
 			continue
 		}
 		changed = true
-		edited = append(append(edited, r.raw[from:r.parsed]...), replacement...)
+		edited = append(append(edited, rec.buf[from:rec.parsed]...), replacement...)
 		switch action {
 		case dialect.Hold:
 			r.tail = true
@@ -159,18 +154,18 @@ func (r *relay) collect(now time.Time) (out []byte, err error) {
 		case dialect.Abort:
 			err = errAborted
 		default:
-			r.parsed += n
+			rec.parsed += n
 		}
-		from = r.parsed
+		from = rec.parsed
 	}
 	if r.events.Complete() {
 		r.generated.Store(true)
 	}
 	if !changed {
-		return r.raw[from:r.parsed], err
+		return rec.buf[from:rec.parsed], err
 	}
 	if !r.tail && err == nil {
-		edited = append(edited, r.raw[from:r.parsed]...)
+		edited = append(edited, rec.buf[from:rec.parsed]...)
 	}
 	r.edited = edited
 	return edited, err
@@ -266,7 +261,7 @@ func (r *relay) stop() {
 // turn is whole and committed, in no other case.
 func (r *relay) finish(err error) {
 	clean := errors.Is(err, io.EOF)
-	held := r.raw[r.parsed:]
+	held := r.received.rest()
 	if clean && !r.events.Terminal() {
 		held = r.unterminated(held)
 	}
@@ -277,7 +272,7 @@ func (r *relay) finish(err error) {
 	case result.Failure != nil:
 		r.end = "error"
 		r.outcome = outcomeOf(registry.FailureUpstreamError)
-		r.failedInBand(result.Failure.Message, r.received())
+		r.failedInBand(result.Failure.Message, r.received.whole())
 		if writeErr := r.writeEnd(held); writeErr != nil || !clean {
 			r.broken = true
 		}
@@ -308,7 +303,7 @@ func (r *relay) release(result dialect.Result, held []byte) {
 	if r.events.Terminal() {
 		r.end = "done"
 	}
-	if err := r.commit(r.response.StatusCode, r.received(), result); err != nil {
+	if err := r.commit(r.response.StatusCode, r.received.whole(), result); err != nil {
 		r.tell(err)
 		return
 	}
@@ -327,7 +322,7 @@ func (r *relay) release(result dialect.Result, held []byte) {
 
 // breakOff records a call that made no turn and breaks the client's stream.
 func (r *relay) breakOff(err error) {
-	r.tell(r.failed(err, r.received()))
+	r.tell(r.failed(err, r.received.whole()))
 }
 
 // tell ends a stream that must not look whole: an error event, if there is
@@ -360,14 +355,6 @@ func endOf(err error) string {
 	default:
 		return string(kind)
 	}
-}
-
-// received is what came from the upstream, without the room for more.
-func (r *relay) received() []byte {
-	if cap(r.raw)-len(r.raw) > len(r.raw)/4 {
-		return bytes.Clone(r.raw)
-	}
-	return r.raw
 }
 
 // incomplete is a stream that ended before it was whole.

@@ -51,7 +51,7 @@ func scanMembers(src []byte, i int, members []Member) ([]Member, int, fault) {
 		return members, i + 1, faultNone
 	}
 	if cap(members) == 0 {
-		members = make([]Member, 0, 16)
+		members = make([]Member, 0, 8)
 	}
 	for {
 		m, f := scanMember(src, i)
