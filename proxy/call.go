@@ -60,7 +60,7 @@ func (x *exchange) call() error {
 
 	waited := time.Now()
 	c.admitted, err = session.Admit(base, registry.CallInfo{
-		Dialect: x.dialect.Name(), Route: string(x.route), RequestID: x.requestID,
+		Dialect: x.dialect.Name(), Route: string(x.route), RequestID: x.requestID, Cancel: cancel,
 	})
 	wait := time.Since(waited)
 	x.admission += wait

@@ -12,6 +12,9 @@ type CallInfo struct {
 	Route     string
 	RequestID string
 	Attempt   int
+
+	// Cancel cancels the context that is given to Admit, which is then the call's own. If it is nil the call makes one of its own.
+	Cancel context.CancelCauseFunc
 }
 
 // Call is one model call that was admitted. It has a place under its session's limits until it is closed. Its methods may be called
@@ -52,7 +55,9 @@ func (s *Session) Admit(ctx context.Context, info CallInfo) (*Call, error) {
 		return nil, ErrDraining
 	}
 	c := &Call{session: s, info: info}
-	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	if c.ctx, c.cancel = ctx, info.Cancel; c.cancel == nil {
+		c.ctx, c.cancel = context.WithCancelCause(ctx)
+	}
 	if err := s.line(c); err != nil {
 		c.cancel(err)
 		return nil, err

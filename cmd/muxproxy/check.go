@@ -1,15 +1,27 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"io"
+	"net"
+	"reflect"
+	"slices"
+	"strings"
 	"text/tabwriter"
+	"time"
 
+	"github.com/caarlos0/env/v11"
+
+	"github.com/muxproxy/muxproxy/metrics"
 	"github.com/muxproxy/muxproxy/proxy"
 	"github.com/muxproxy/muxproxy/proxy/upstream"
 )
+
+// noUpstream is what check and the daemon say of a configuration without one.
+const noUpstream = "no upstream is configured: set " + prefix + "UPSTREAM_URL, or PUT /upstreams/{name}"
 
 // check validates the configuration and prints what is in effect: every
 // variable, secrets hidden, and the URLs at which upstreams will be called.
@@ -22,19 +34,62 @@ func check(_ context.Context, p process, flags *flag.FlagSet, args []string) err
 		return err
 	}
 	out := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	vars := env.ToMap(p.environ)
 	for f := range variables() {
-		fmt.Fprintf(out, "%s%s\t%s\n", prefix, f.Tag.Get("env"), setting(cfg, f))
+		name := f.Tag.Get("env")
+		fmt.Fprintf(out, "%s%s\t%s\n", prefix, name, cmp.Or(setting(cfg, f, vars[prefix+name]), "-"))
 	}
 	if err := printUpstreams(out, cfg.Upstreams); err != nil {
 		return err
 	}
+	if len(cfg.Upstreams) == 0 {
+		fmt.Fprintf(out, "\nwarning: %s\n", noUpstream)
+	}
+	fmt.Fprint(out, "\nok\n")
 	return out.Flush()
+}
+
+// setting is the value that a variable has in effect, as text without secrets.
+// Given is what the environment says.
+func setting(cfg Config, f reflect.StructField, given string) string {
+	switch v := reflect.ValueOf(cfg).FieldByIndex(f.Index).Interface().(type) {
+	case time.Duration:
+		return cmp.Or(given, f.Tag.Get("envDefault")) // 60s stays 60s
+	case *ByteSize:
+		if given == "" {
+			return v.String() + " (computed)"
+		}
+		return v.String()
+	case URLs:
+		shown := make([]string, len(v))
+		for i, u := range v {
+			shown[i] = redacted(u)
+		}
+		return strings.Join(shown, ",")
+	case Headers:
+		return strings.Join(sortedKeys(v), ",")
+	case string:
+		if f.Tag.Get("env") == "ADVERTISE_URL" && v == "" {
+			return boundURL(cfg.Listen) + " (computed)"
+		}
+		return v
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// boundURL is the URL of a listener that is told no other.
+func boundURL(addr string) string {
+	if host, port, _ := net.SplitHostPort(addr); port == "0" {
+		addr = net.JoinHostPort(host, "PORT")
+	}
+	return "http://" + addr
 }
 
 func printUpstreams(out io.Writer, all map[string]upstream.Config) error {
 	for _, name := range sortedKeys(all) {
 		fmt.Fprintf(out, "\nupstream %s\n", name)
-		for _, route := range proxy.UpstreamRoutes() {
+		for _, route := range routesOf(all[name].Style) {
 			for _, replica := range all[name].Replicas {
 				to, err := upstream.JoinURL(replica.URL, route, "")
 				if err != nil {
@@ -45,4 +100,20 @@ func printUpstreams(out io.Writer, all map[string]upstream.Config) error {
 		}
 	}
 	return nil
+}
+
+// routesOf are the routes that an upstream of this style serves.
+func routesOf(style upstream.Style) []string {
+	routes := proxy.UpstreamRoutes()
+	if style != upstream.StyleAnthropic {
+		return routes
+	}
+	return slices.DeleteFunc(routes, func(route string) bool {
+		switch metrics.Route(route) {
+		case metrics.RouteMessages, metrics.RouteCountTokens, metrics.RouteModels:
+			return false
+		default:
+			return true
+		}
+	})
 }

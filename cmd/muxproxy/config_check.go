@@ -69,7 +69,7 @@ func isLoopback(addr string) bool {
 
 // checkAdminToken refuses an open admin API that other machines can reach.
 func (p *problems) checkAdminToken(cfg Config) {
-	if cfg.AdminToken == "" && isAddress(cfg.AdminListen) && !isLoopback(cfg.AdminListen) && p.found["ADMIN_TOKEN_FILE"] == "" {
+	if cfg.AdminToken == "" && isAddress(cfg.AdminListen) && !isLoopback(cfg.AdminListen) && len(p.found["ADMIN_TOKEN_FILE"]) == 0 {
 		p.add("ADMIN_TOKEN", "required, because %sADMIN_LISTEN is not loopback; accepts %s",
 			prefix, fieldOf("ADMIN_TOKEN").Tag.Get("accepts"))
 	}

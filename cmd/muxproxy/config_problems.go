@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/caarlos0/env/v11"
 )
@@ -26,21 +25,27 @@ func (e *ConfigError) Error() string {
 	return "configuration:\n  " + strings.Join(e.Problems, "\n  ")
 }
 
-// problems gathers what is wrong, at most one problem a variable: the first
-// found is the one that explains the others.
+// problems gathers what is wrong.
 type problems struct {
 	vars  map[string]string
-	found map[string]string // by variable, without the prefix
+	found map[string][]string // by variable, without the prefix
 }
 
 func newProblems(vars map[string]string) *problems {
-	return &problems{vars: vars, found: make(map[string]string)}
+	return &problems{vars: vars, found: make(map[string][]string)}
 }
 
+// add adds a problem of a variable, unless it has one: the first found is the
+// one that explains the others.
 func (p *problems) add(name, format string, args ...any) {
-	if _, ok := p.found[name]; !ok {
-		p.found[name] = fmt.Sprintf(format, args...)
+	if len(p.found[name]) == 0 {
+		p.addTo(name, format, args...)
 	}
+}
+
+// addTo adds a problem of a variable that holds several things.
+func (p *problems) addTo(name, format string, args ...any) {
+	p.found[name] = append(p.found[name], fmt.Sprintf(format, args...))
 }
 
 // refuse says that the variable's value is not one that it accepts. The value
@@ -132,7 +137,7 @@ func (p *problems) err() error {
 	}
 	var names []string
 	for f := range variables() {
-		if name := f.Tag.Get("env"); p.found[name] != "" {
+		if name := f.Tag.Get("env"); len(p.found[name]) > 0 {
 			names = append(names, name)
 		}
 	}
@@ -143,7 +148,9 @@ func (p *problems) err() error {
 	}
 	e := new(ConfigError)
 	for _, name := range names {
-		e.Problems = append(e.Problems, prefix+name+": "+p.found[name])
+		for _, problem := range p.found[name] {
+			e.Problems = append(e.Problems, prefix+name+": "+problem)
+		}
 	}
 	return e
 }
@@ -168,26 +175,6 @@ func fieldOf(name string) reflect.StructField {
 		}
 	}
 	return reflect.StructField{Type: reflect.TypeFor[string]()}
-}
-
-// setting is the value that a variable has in effect, as text without secrets.
-func setting(cfg Config, f reflect.StructField) string {
-	switch v := reflect.ValueOf(cfg).FieldByIndex(f.Index).Interface().(type) {
-	case time.Duration:
-		return formatDuration(v)
-	case *ByteSize:
-		return v.String()
-	case URLs:
-		shown := make([]string, len(v))
-		for i, u := range v {
-			shown[i] = redacted(u)
-		}
-		return strings.Join(shown, ",")
-	case Headers:
-		return strings.Join(sortedKeys(v), ",")
-	default:
-		return fmt.Sprint(v)
-	}
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -1,11 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -15,8 +10,7 @@ import (
 
 // upstreams is what UPSTREAM_* and UPSTREAMS_FILE amount to, by name.
 func (p *problems) upstreams(cfg Config) map[string]upstream.Config {
-	all := make(map[string]upstream.Config)
-	p.readUpstreams(cfg.UpstreamsFile, all)
+	all := p.readUpstreams(cfg.UpstreamsFile)
 	if len(cfg.UpstreamURL) == 0 {
 		for _, name := range []string{"API_KEY", "API_KEY_FILE", "STYLE", "HEADERS", "USAGE"} {
 			if p.vars[prefix+"UPSTREAM_"+name] != "" {
@@ -26,7 +20,7 @@ func (p *problems) upstreams(cfg Config) map[string]upstream.Config {
 		return all
 	}
 	if _, ok := all[registry.DefaultUpstream]; ok {
-		p.add("UPSTREAMS_FILE", "it describes the upstream %q, and so does %sUPSTREAM_URL", registry.DefaultUpstream, prefix)
+		p.addTo("UPSTREAMS_FILE", "it describes the upstream %q, and so does %sUPSTREAM_URL", registry.DefaultUpstream, prefix)
 	}
 	c := upstream.Config{
 		APIKey:  string(cfg.UpstreamAPIKey),
@@ -37,8 +31,8 @@ func (p *problems) upstreams(cfg Config) map[string]upstream.Config {
 	for _, u := range cfg.UpstreamURL {
 		c.Replicas = append(c.Replicas, upstream.ReplicaConfig{URL: u})
 	}
-	if err := c.Validate(); err != nil {
-		p.addUpstream(err)
+	for _, invalid := range invalidFields(c) {
+		p.addUpstream(invalid)
 	}
 	all[registry.DefaultUpstream] = c
 	return all
@@ -46,12 +40,7 @@ func (p *problems) upstreams(cfg Config) map[string]upstream.Config {
 
 // addUpstream says what is wrong with the upstream of the UPSTREAM_* variables
 // under the variable that it came from.
-func (p *problems) addUpstream(err error) {
-	invalid, ok := errors.AsType[*upstream.InvalidError](err)
-	if !ok {
-		p.add("UPSTREAM_URL", "%v", err)
-		return
-	}
+func (p *problems) addUpstream(invalid *upstream.InvalidError) {
 	switch field := invalid.Field; {
 	case field == "style":
 		p.refuse("UPSTREAM_STYLE")
@@ -60,52 +49,40 @@ func (p *problems) addUpstream(err error) {
 	case field == "api_key":
 		p.add("UPSTREAM_API_KEY", "%s", invalid.Message)
 	case strings.HasPrefix(field, "headers"):
-		p.add("UPSTREAM_HEADERS", "%v", invalid)
+		p.addTo("UPSTREAM_HEADERS", "%v", invalid)
 	default:
-		p.add("UPSTREAM_URL", "%v; accepts %s", invalid, fieldOf("UPSTREAM_URL").Tag.Get("accepts"))
+		p.addTo("UPSTREAM_URL", "%v; accepts %s", invalid, fieldOf("UPSTREAM_URL").Tag.Get("accepts"))
 	}
 }
 
-// readUpstreams adds the upstreams that file describes to all.
-func (p *problems) readUpstreams(file string, all map[string]upstream.Config) {
+// readUpstreams returns the upstreams that file describes, by name, those with
+// problems too.
+func (p *problems) readUpstreams(file string) map[string]upstream.Config {
 	const name = "UPSTREAMS_FILE"
+	all := make(map[string]upstream.Config)
 	if file == "" {
-		return
+		return all
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		p.add(name, "%v; accepts %s", err, fieldOf(name).Tag.Get("accepts"))
-		return
+		return all
 	}
-	entries, err := decodeUpstreams(text)
+	entries, err := objectOf(text)
 	if err != nil {
 		p.add(name, "%s: %v", file, err)
-		return
+		return all
 	}
-	var wrong []string
-	set := upstream.NewSet(upstream.Options{}) // knows which names there may be
+	names := upstream.NewSet(upstream.Options{}) // knows which there may be
 	for _, key := range sortedKeys(entries) {
-		if err := set.Put(key, entries[key]); err != nil {
-			wrong = append(wrong, fmt.Sprintf("%s: %v", key, err))
-			continue
+		c, wrong := decodeUpstream(entries[key])
+		if err := names.Put(key, usable()); err != nil {
+			wrong = append([]error{err}, wrong...)
 		}
-		all[key] = entries[key]
+		for _, err := range wrong {
+			p.addTo(name, "%s: %s: %v", file, key, err)
+		}
+		all[key] = c
 	}
-	if len(wrong) > 0 {
-		p.add(name, "%s: %s", file, strings.Join(wrong, "; "))
-	}
-}
-
-// decodeUpstreams reads names and, for each, the body of PUT /upstreams/{name}.
-func decodeUpstreams(text []byte) (map[string]upstream.Config, error) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	var entries map[string]upstream.Config
-	if err := d.Decode(&entries); err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the JSON object")
-	}
-	return entries, nil
+	return all
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // ByteSize is a number of bytes. Its text is digits, with a unit or without:
@@ -55,14 +54,21 @@ func (b *ByteSize) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String is the size in the largest binary unit that divides it.
+// String is the size in the largest unit in which it is a whole number of at
+// most four digits, and rounded to a tenth of a binary unit where there is none.
 func (b ByteSize) String() string {
-	for _, u := range byteUnits()[:4] {
-		if b != 0 && int64(b)%u.bytes == 0 {
-			return strconv.FormatInt(int64(b)/u.bytes, 10) + u.suffix
+	n, units := int64(b), byteUnits()
+	for _, u := range units {
+		if n != 0 && n%u.bytes == 0 && n/u.bytes < 10_000 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.suffix
 		}
 	}
-	return strconv.FormatInt(int64(b), 10)
+	for _, u := range units {
+		if n >= u.bytes {
+			return strconv.FormatFloat(float64(n)/float64(u.bytes), 'f', 1, 64) + u.suffix
+		}
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 // URLs is a comma-separated list of URLs.
@@ -103,16 +109,4 @@ func (h *Headers) UnmarshalText(text []byte) error {
 		(*h)[name] = strings.TrimSpace(value)
 	}
 	return nil
-}
-
-// formatDuration is d as a person would write it: 1h, not 1h0m0s.
-func formatDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }

@@ -74,8 +74,7 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 
 	// The pool learns from the registry when a place is free, and is made once
 	// there is a server, which is before any session.
-	ended := func(id string) { d.pool.Release(id) }
-	if d.registry, err = registry.New(d.cfg.registry(ended)); err != nil {
+	if d.registry, err = registry.New(d.cfg.registry(d.sessionEnded)); err != nil {
 		return fmt.Errorf("wire registry: %w", err)
 	}
 	gatherer := prometheus.NewRegistry()
@@ -167,9 +166,7 @@ func (d *daemon) run(ctx context.Context) error {
 		}
 		d.log.Info().AnErr("cause", context.Cause(ctx)).Msg("stopping")
 	}
-	err = errors.Join(err, d.close(ctx), listeners.Wait())
-	d.log.Info().Msg("stopped")
-	return err
+	return errors.Join(err, d.close(ctx), listeners.Wait())
 }
 
 // endBackground ends what run keeps going beside the listeners.
@@ -184,7 +181,7 @@ func (d *daemon) endBackground(context.Context) error {
 // announce tells the world that the daemon serves.
 func (d *daemon) announce() error {
 	if len(d.cfg.Upstreams) == 0 {
-		d.log.Warn().Msg("no upstream is configured: set " + prefix + "UPSTREAM_URL, or PUT /upstreams/{name}")
+		d.log.Warn().Msg(noUpstream)
 	}
 	if d.cfg.ReadyFile != "" {
 		err := readyFile{

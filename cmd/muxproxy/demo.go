@@ -23,7 +23,7 @@ func demo(ctx context.Context, p process, flags *flag.FlagSet, args []string) er
 		return err
 	}
 	if *rollouts < 1 || *rollouts > 1000 || *turns < 2 || *turns > 100 {
-		return &usageError{fmt.Sprintf("%s: -rollouts accepts 1 to 1000 and -turns 2 to 100\n\n%s", flags.Name(), usageOf(flags))}
+		return &usageError{flags.Name(), "-rollouts accepts 1 to 1000 and -turns 2 to 100"}
 	}
 	model, err := startDemoModel(ctx)
 	if err != nil {
@@ -65,13 +65,19 @@ func showDemo(ctx context.Context, p process, d *daemon, rollouts, turns int, ke
 		calls += len(r.harness.answers)
 	}
 	fmt.Fprintf(p.stdout, "ok: %d turns, and every trace holds exactly what its harness saw\n\n", calls)
-	if !keep {
-		fmt.Fprintf(p.stdout, "With --keep the daemon stays up, and this is where to look:\n")
+	if err := printTrace(p.stdout, all[0]); err != nil {
+		return err
 	}
-	printWhere(p.stdout, d.adminURL(), all[0].id)
+	metrics, err := client.get(ctx, "/metrics")
+	if err != nil {
+		return err
+	}
+	printMetrics(p.stdout, metrics)
 	if !keep {
+		fmt.Fprintln(p.stdout, "Again, and it stays up: make demo DEMO_FLAGS=--keep")
 		return nil
 	}
+	printWhere(p.stdout, d.adminURL(), all[0].id)
 	extra, err := client.register(ctx, map[string]any{"id": "try-me", "model": demoModelName})
 	if err != nil {
 		return err

@@ -17,7 +17,10 @@ type demoRollout struct {
 	server  string
 	harness harness
 	want    string // the stop condition it is meant to meet, if any
-	outcome string // as the daemon has it
+	// As the daemon has it:
+	outcome string
+	usage   tokens // of all turns together
+	trace   demoTrace
 }
 
 // registered is the part of the answer to POST /sessions that a client needs.
@@ -82,6 +85,11 @@ func (c *adminClient) register(ctx context.Context, body map[string]any) (regist
 	return session, c.call(ctx, http.MethodPost, "/sessions", body, &session)
 }
 
+// get returns the text of an answer.
+func (c *adminClient) get(ctx context.Context, path string) ([]byte, error) {
+	return c.do(ctx, http.MethodGet, path, nil)
+}
+
 // call makes one call; in is sent and out is read as JSON unless nil.
 func (c *adminClient) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
@@ -92,28 +100,34 @@ func (c *adminClient) call(ctx context.Context, method, path string, in, out any
 		}
 		body = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := c.http.Do(request)
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	if response.StatusCode >= http.StatusMultipleChoices {
-		return fmt.Errorf("%s %s: %s: %s", method, path, response.Status, bytes.TrimSpace(text))
-	}
-	if out == nil {
-		return nil
+	text, err := c.do(ctx, method, path, body)
+	if err != nil || out == nil {
+		return err
 	}
 	if err := json.Unmarshal(text, out); err != nil {
 		return fmt.Errorf("%s %s: read answer: %w", method, path, err)
 	}
 	return nil
+}
+
+// do makes one call and returns the answer's body.
+func (c *adminClient) do(ctx context.Context, method, path string, body io.Reader) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return nil, fmt.Errorf("%s %s: %s: %s", method, path, response.Status, bytes.TrimSpace(text))
+	}
+	return text, nil
 }

@@ -7,25 +7,40 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
+	"time"
 )
+
+// deliveryPolls is how often a trace is read at most, demoPace apart.
+const deliveryPolls = 200
 
 // demoTrace is what the demo reads of GET /sessions/{id}/trace.
 type demoTrace struct {
-	Turns []struct {
-		Parent   *int        `json:"parent"`
-		Request  chatRequest `json:"request"`
-		Response struct {
-			Choices []struct {
-				Message chatMessage `json:"message"`
-			} `json:"choices"`
-		} `json:"response"`
-		Usage struct {
-			InputTokens  int64 `json:"input_tokens"`
-			OutputTokens int64 `json:"output_tokens"`
-		} `json:"usage"`
-		Delivered *bool `json:"delivered"`
-	} `json:"turns"`
+	Turns []demoTurn `json:"turns"`
+}
+
+type demoTurn struct {
+	Index    int         `json:"index"`
+	Parent   *int        `json:"parent"`
+	Request  chatRequest `json:"request"`
+	Response struct {
+		Choices []struct {
+			Message chatMessage `json:"message"`
+		} `json:"choices"`
+	} `json:"response"`
+	Choices []struct {
+		FinishReason string `json:"finish_reason"`
+	} `json:"choices"`
+	Usage     tokens `json:"usage"`
+	Delivered *bool  `json:"delivered"` // nil while it is not known
+}
+
+// tokens is what the demo reads of a usage. A turn's input is its whole
+// prompt; a session's is what each turn added.
+type tokens struct {
+	Input  int64 `json:"input_tokens"`
+	Output int64 `json:"output_tokens"`
 }
 
 // verifyDemo compares every trace with what its harness saw, and every session
@@ -45,18 +60,18 @@ func (r *demoRollout) verify(ctx context.Context, client *adminClient) error {
 	var summary struct {
 		StopCondition string `json:"stop_condition"`
 		Turns         int    `json:"turns"`
+		Usage         tokens `json:"usage"`
 	}
 	if err := client.call(ctx, http.MethodDelete, "/sessions/"+r.id, nil, &summary); err != nil {
 		return err
 	}
-	var trace demoTrace
-	if err := client.call(ctx, http.MethodGet, "/sessions/"+r.id+"/trace", nil, &trace); err != nil {
+	if err := r.readTrace(ctx, client); err != nil {
 		return err
 	}
-	if err := r.compare(trace); err != nil {
+	if err := r.compare(r.trace); err != nil {
 		return err
 	}
-	r.outcome = "completed"
+	r.outcome, r.usage = "completed", summary.Usage
 	if summary.StopCondition != "" {
 		r.outcome = "stopped: " + summary.StopCondition
 	}
@@ -64,11 +79,31 @@ func (r *demoRollout) verify(ctx context.Context, client *adminClient) error {
 	if r.harness.refusal != nil {
 		told = cmp.Or(r.harness.refusal.StopCondition, r.harness.refusal.Error.Code)
 	}
-	if summary.StopCondition != r.want || told != r.want || summary.Turns != len(trace.Turns) {
+	if summary.StopCondition != r.want || told != r.want || summary.Turns != len(r.trace.Turns) {
 		return fmt.Errorf("ended with %q after %d turns, the harness was told %q; want %q after %d",
-			summary.StopCondition, summary.Turns, told, r.want, len(trace.Turns))
+			summary.StopCondition, summary.Turns, told, r.want, len(r.trace.Turns))
 	}
 	return nil
+}
+
+// readTrace reads the trace. That an answer was delivered is known a moment
+// after the harness has it, so until then it is read again.
+func (r *demoRollout) readTrace(ctx context.Context, client *adminClient) error {
+	for range deliveryPolls {
+		r.trace = demoTrace{}
+		if err := client.call(ctx, http.MethodGet, "/sessions/"+r.id+"/trace", nil, &r.trace); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(r.trace.Turns, func(turn demoTurn) bool { return turn.Delivered == nil }) {
+			return nil
+		}
+		select {
+		case <-time.After(demoPace):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil // compare says what is missing
 }
 
 // compare holds the trace against what the harness sent and received.
@@ -79,7 +114,7 @@ func (r *demoRollout) compare(trace demoTrace) error {
 	ours := fmt.Sprintf("Task %d:", r.harness.task)
 	var seen chatUsage
 	for i, turn := range trace.Turns {
-		if len(turn.Response.Choices) != 1 || !sameMessage(turn.Response.Choices[0].Message, r.harness.answers[i]) {
+		if len(turn.Response.Choices) != 1 || len(turn.Choices) != 1 || !sameMessage(turn.Response.Choices[0].Message, r.harness.answers[i]) {
 			return fmt.Errorf("turn %d: recorded %+v; the harness saw %+v", i, turn.Response.Choices, r.harness.answers[i])
 		}
 		if turn.Delivered == nil || !*turn.Delivered {
@@ -93,13 +128,13 @@ func (r *demoRollout) compare(trace demoTrace) error {
 				return fmt.Errorf("turn %d: holds another rollout's prompt: %s", i, m.Content)
 			}
 		}
-		seen.PromptTokens += turn.Usage.InputTokens
-		seen.CompletionTokens += turn.Usage.OutputTokens
+		seen.PromptTokens += turn.Usage.Input
+		seen.CompletionTokens += turn.Usage.Output
 	}
+	// Streams tell the harness nothing.
 	if !r.harness.stream && (seen != r.harness.usage || seen.CompletionTokens == 0) {
 		return fmt.Errorf("trace has usage %+v; the harness was told %+v", seen, r.harness.usage)
 	}
-	r.harness.usage = seen // streams tell the harness nothing
 	return nil
 }
 

@@ -7,6 +7,8 @@ var (
 	Run         = run
 	LoadConfig  = loadConfig
 	MemoryLimit = memoryLimit
+	NewLogger   = newLogger
+	Console     = console
 )
 
 // Variable is one row of the documented configuration.

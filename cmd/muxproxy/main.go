@@ -28,8 +28,10 @@ func main() {
 	switch {
 	case err == nil:
 	case isUsage:
-		fmt.Fprint(os.Stderr, usage)
+		fmt.Fprintln(os.Stderr, usage)
 		os.Exit(2)
+	case errors.Is(err, errReported):
+		os.Exit(1)
 	default:
 		fmt.Fprintln(os.Stderr, "muxproxy:", err)
 		os.Exit(1)

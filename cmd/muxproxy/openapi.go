@@ -24,7 +24,7 @@ func openapi(_ context.Context, p process, flags *flag.FlagSet, args []string) e
 	case "yaml":
 		text = yamlText
 	default:
-		return &usageError{fmt.Sprintf("%s: -format %q: accepts json or yaml\n\n%s", flags.Name(), *format, usageOf(flags))}
+		return &usageError{flags.Name(), fmt.Sprintf("-format %q: accepts json or yaml", *format)}
 	}
 	_, err = p.stdout.Write(text)
 	return err

@@ -32,35 +32,75 @@ func commands() []command {
 		{"openapi", "print the description of the admin API", openapi},
 		{"healthcheck", "ask the running daemon whether it is alive", healthcheck},
 		{"version", "print the version", version},
+		{"help", "print this, or the flags of a command: muxproxy help demo", help},
 	}
 }
 
-// usageError says that the command line cannot be understood. Its text is a
-// sentence and the usage, with a newline at the end.
-type usageError struct{ text string }
+// errReported is the error of a command that has said itself what went wrong.
+var errReported = errors.New("reported")
 
-func (e *usageError) Error() string { return e.text }
+// usageError says that the command line cannot be understood.
+type usageError struct {
+	command string // as typed before the arguments, "muxproxy demo"
+	problem string
+}
+
+// Error is one line that says what is wrong and where to read on.
+func (e *usageError) Error() string {
+	return fmt.Sprintf("%s: %s; see 'muxproxy help%s'", e.command, e.problem, strings.TrimPrefix(e.command, "muxproxy"))
+}
 
 // run is the program: args are the arguments without the program's name,
 // environ is the environment as name=value. It returns nil after an orderly
 // end, which is begun by ctx; a *usageError or a *ConfigError where the user
-// has to change something.
+// has to change something; errReported where nothing is left to say.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
-	all := commands()
-	c := all[0]
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		i := slices.IndexFunc(all, func(c command) bool { return c.name == args[0] })
-		if i < 0 {
-			return &usageError{fmt.Sprintf("muxproxy: unknown command %q\n\n%s", args[0], usage())}
-		}
-		c, args = all[i], args[1:]
+	c, args, err := find(args)
+	if err != nil {
+		return err
 	}
 	flags := flag.NewFlagSet("muxproxy "+c.name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	err := c.run(ctx, process{environ, stdout, stderr}, flags, args)
+	err = c.run(ctx, process{environ, stdout, stderr}, flags, args)
 	if errors.Is(err, flag.ErrHelp) {
 		_, err = io.WriteString(stdout, usageOf(flags))
 	}
+	return err
+}
+
+// find is the command that args begin with, and the arguments that are its own.
+// The options that every program has are commands too, and the help of a
+// command is what its own -h prints.
+func find(args []string) (command, []string, error) {
+	all := commands()
+	if len(args) == 0 {
+		return all[0], nil, nil
+	}
+	name, rest := args[0], args[1:]
+	switch {
+	case name == "-h" || name == "-help" || name == "--help":
+		name = "help"
+	case name == "-version" || name == "--version":
+		name = "version"
+	case strings.HasPrefix(name, "-"):
+		return all[0], args, nil
+	}
+	if name == "help" && len(rest) == 1 && !strings.HasPrefix(rest[0], "-") {
+		name, rest = rest[0], []string{"-h"}
+	}
+	i := slices.IndexFunc(all, func(c command) bool { return c.name == name })
+	if i < 0 {
+		return command{}, nil, &usageError{"muxproxy", fmt.Sprintf("unknown command %q", name)}
+	}
+	return all[i], rest, nil
+}
+
+// help prints the usage of the program.
+func help(_ context.Context, p process, flags *flag.FlagSet, args []string) error {
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	_, err := io.WriteString(p.stdout, usage())
 	return err
 }
 
@@ -73,7 +113,7 @@ func parse(flags *flag.FlagSet, args []string) error {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return err
 	}
-	return &usageError{fmt.Sprintf("%s: %v\n\n%s", flags.Name(), err, usageOf(flags))}
+	return &usageError{flags.Name(), err.Error()}
 }
 
 func usage() string {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -28,37 +29,46 @@ func run(t *testing.T, env map[string]string, args ...string) (stdout, stderr st
 	return out.String(), log.String(), err
 }
 
-func TestCommandLinesThatCannotBeUnderstoodGetTheUsage(t *testing.T) {
-	for _, args := range [][]string{
-		{"sevre"},
-		{"check", "extra"},
-		{"check", "-verbose"},
-		{"-verbose"},
-		{"openapi", "-format", "xml"},
-		{"demo", "-rollouts", "0"},
-		{"demo", "-turns", "1"},
-		{"demo", "-turns", "x"},
+func TestAUsageErrorIsOneLineThatPointsToTheHelp(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"sevre", `muxproxy: unknown command "sevre"; see 'muxproxy help'`},
+		{"help sevre", `muxproxy: unknown command "sevre"; see 'muxproxy help'`},
+		{"check extra", `muxproxy check: unexpected argument "extra"; see 'muxproxy help check'`},
+		{"check -verbose", `muxproxy check: flag provided but not defined: -verbose; see 'muxproxy help check'`},
+		{"-verbose", `muxproxy serve: flag provided but not defined: -verbose; see 'muxproxy help serve'`},
+		{"openapi -format xml", `muxproxy openapi: -format "xml": accepts json or yaml; see 'muxproxy help openapi'`},
+		{"demo -rollouts 0", `muxproxy demo: -rollouts accepts 1 to 1000 and -turns 2 to 100; see 'muxproxy help demo'`},
+		{"demo -turns 1", `muxproxy demo: -rollouts accepts 1 to 1000 and -turns 2 to 100; see 'muxproxy help demo'`},
+		{"demo -turns x", `muxproxy demo: invalid value "x" for flag -turns: parse error; see 'muxproxy help demo'`},
 	} {
-		_, _, err := run(t, nil, args...)
-		if err == nil || !strings.Contains(err.Error(), "usage: muxproxy") {
-			t.Errorf("%q: got %v; want the usage", args, err)
+		if _, _, err := run(t, nil, strings.Fields(test.args)...); err == nil || err.Error() != test.want {
+			t.Errorf("%s: got %v; want %s", test.args, err, test.want)
 		}
 	}
 }
 
 func TestHelpIsPrintedAndIsNoError(t *testing.T) {
-	for _, args := range [][]string{{"-h"}, {"demo", "--help"}} {
-		stdout, _, err := run(t, nil, args...)
-		if err != nil || !strings.Contains(stdout, "usage: muxproxy") {
-			t.Errorf("%q: got %q and %v; want the usage", args, stdout, err)
+	for _, test := range []struct{ args, want string }{
+		{"help", "commands:"},
+		{"-h", "commands:"},
+		{"--help", "commands:"},
+		{"serve -h", "commands:"},
+		{"demo --help", "flags of muxproxy demo:"},
+		{"help demo", "flags of muxproxy demo:"},
+	} {
+		stdout, _, err := run(t, nil, strings.Fields(test.args)...)
+		if err != nil || !strings.HasPrefix(stdout, "usage: muxproxy") || !strings.Contains(stdout, test.want) {
+			t.Errorf("%s: got %q and %v; want the usage with %q", test.args, stdout, err, test.want)
 		}
 	}
 }
 
 func TestVersionIsPrinted(t *testing.T) {
-	stdout, _, err := run(t, nil, "version")
-	if err != nil || !strings.HasPrefix(stdout, "muxproxy ") || !strings.Contains(stdout, "go1.") {
-		t.Errorf("got %q and %v; want versions", stdout, err)
+	for _, args := range []string{"version", "--version"} {
+		stdout, _, err := run(t, nil, args)
+		if err != nil || !strings.HasPrefix(stdout, "muxproxy ") || !strings.Contains(stdout, "go1.") {
+			t.Errorf("%s: got %q and %v; want versions", args, stdout, err)
+		}
 	}
 }
 
@@ -101,7 +111,7 @@ func TestCheckPrintsWhatIsInEffectWithoutSecrets(t *testing.T) {
 	}
 	printed := strings.Join(strings.Fields(stdout), " ")
 	for _, want := range []string{
-		"MUXPROXY_LEASE 1h30m ", "MUXPROXY_MAX_TRACE_BYTES 4GiB ", "MUXPROXY_ADMIN_TOKEN (hidden) ", "MUXPROXY_UPSTREAM_HEADERS X-Team ",
+		"MUXPROXY_LEASE 90m ", "MUXPROXY_MAX_TRACE_BYTES 4GiB ", "MUXPROXY_ADMIN_TOKEN (hidden) ", "MUXPROXY_UPSTREAM_HEADERS X-Team ",
 		"MUXPROXY_LISTEN 127.0.0.1:8080 ", "@10.0.0.1:8000,https://api.example.com/openai ", "upstream judge ",
 		"/v1/chat/completions http://10.0.0.1:8000/v1/chat/completions ", "/v1/models https://api.example.com/openai/models",
 		"/v1/chat/completions http://judge/v1/chat/completions",
@@ -181,7 +191,7 @@ func TestDemoVerifiesItsTracesAndPrintsATable(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v\n%s%s", args, err, stdout, stderr)
 		}
-		for _, want := range []string{"ROLLOUT", "OUTCOME", "demo-1", "srv-1", "ok: ", "/sessions/demo-1/trace", "/metrics", "built-in-demo-model"} {
+		for _, want := range []string{"ROLLOUT", "OUTCOME", "demo-1", "srv-1", "ok: ", "built-in-demo-model"} {
 			if !strings.Contains(stdout, want) {
 				t.Errorf("%q: want %q in:\n%s", args, want, stdout)
 			}
@@ -196,6 +206,58 @@ func TestDemoVerifiesItsTracesAndPrintsATable(t *testing.T) {
 		if stderr != "" {
 			t.Errorf("%q: want nothing logged, got:\n%s", args, stderr)
 		}
+	}
+}
+
+func TestDemoShowsATraceAndMetricsOfItsRun(t *testing.T) {
+	stdout, _, err := run(t, nil, "demo", "-turns", "3", "-rollouts", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`(?m)^demo-1 .* 35/23 `, // what the turns add up to, as the session's summary has it
+		`(?m)^  0 +- +21/8 +tool_calls +add\(`,
+		`(?m)^  1 +0 +33/7 +stop +The answer is 1\.$`,
+		`(?m)^  2 +1 +50/8 +tool_calls +add\(`,
+		`(?m)^  muxproxy_turns_total\{dialect="chat"\} 3$`,
+		`(?m)^  muxproxy_tokens_total\{type="input",upstream="default"\} 104$`,
+		`(?m)^Again, and it stays up: make demo DEMO_FLAGS=--keep$`,
+	} {
+		if !regexp.MustCompile(want).MatchString(stdout) {
+			t.Errorf("want %s in:\n%s", want, stdout)
+		}
+	}
+	if strings.Contains(stdout, "curl") {
+		t.Errorf("want no command that cannot work any more in:\n%s", stdout)
+	}
+}
+
+func TestDemoThatStaysUpSaysWhatToTry(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var stdout, stderr bytes.Buffer
+	up := &notifier{text: "Ctrl-C", seen: make(chan struct{}), next: &stdout}
+	done := make(chan error, 1)
+	go func() { done <- main.Run(ctx, []string{"demo", "--keep", "--rollouts", "1"}, nil, up, &stderr) }()
+	select {
+	case <-up.seen:
+	case err := <-done:
+		t.Fatalf("ended with %v:\n%s%s", err, stdout.String(), stderr.String())
+	}
+	trace := regexp.MustCompile(`curl -s (http://\S+/sessions/demo-1/trace)`).FindStringSubmatch(stdout.String())
+	if trace == nil {
+		t.Fatalf("no command for a trace in:\n%s", stdout.String())
+	}
+	response, err := http.Get(trace[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("%s: got %d; want 200", trace[1], response.StatusCode)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("got %v; want nil", err)
 	}
 }
 
@@ -225,16 +287,17 @@ func TestServeInProcessLeavesNoGoroutineBehind(t *testing.T) {
 
 func TestAReadyFileThatCannotBeWrittenEndsTheDaemonInOrder(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	_, _, err := run(t, map[string]string{
+	_, stderr, err := run(t, map[string]string{
 		"MUXPROXY_LISTEN": "127.0.0.1:0", "MUXPROXY_ADMIN_LISTEN": "127.0.0.1:0",
 		"MUXPROXY_READY_FILE": filepath.Join(t.TempDir(), "missing", "ready.json"),
 	})
-	if err == nil || !strings.Contains(err.Error(), "MUXPROXY_READY_FILE") {
-		t.Errorf("got %v; want the variable named", err)
+	if err == nil || !strings.Contains(stderr, `"error":"MUXPROXY_READY_FILE: `) {
+		t.Errorf("got %v; want an error, and the variable named in the log:\n%s", err, stderr)
 	}
 }
 
-// notifier tells when a line with a text is written. Writes come one by one.
+// notifier tells when a line with a text has been written. Writes come one by
+// one.
 type notifier struct {
 	text string
 	seen chan struct{}
@@ -243,9 +306,10 @@ type notifier struct {
 }
 
 func (n *notifier) Write(p []byte) (int, error) {
+	written, err := n.next.Write(p)
 	if !n.told && bytes.Contains(p, []byte(n.text)) {
 		n.told = true
 		close(n.seen)
 	}
-	return n.next.Write(p)
+	return written, err
 }

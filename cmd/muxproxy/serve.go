@@ -5,7 +5,8 @@ import (
 	"flag"
 )
 
-// serve runs the daemon until ctx is done.
+// serve runs the daemon until ctx is done. What goes wrong once it logs, it
+// logs.
 func serve(ctx context.Context, p process, flags *flag.FlagSet, args []string) error {
 	if err := parse(flags, args); err != nil {
 		return err
@@ -14,9 +15,15 @@ func serve(ctx context.Context, p process, flags *flag.FlagSet, args []string) e
 	if err != nil {
 		return err
 	}
-	d, err := newDaemon(ctx, cfg, newLogger(cfg, p.stderr))
+	log := newLogger(cfg, p.stderr)
+	d, err := newDaemon(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
-	return d.run(ctx)
+	if err := d.run(ctx); err != nil {
+		log.Error().Err(err).Msg("stopped, but not in order")
+		return errReported
+	}
+	log.Info().Msg("stopped")
+	return nil
 }

@@ -126,8 +126,12 @@ func TestCallsThatOutliveTheShutdownTimeoutAreCutAndReported(t *testing.T) {
 	d := startDaemon(t, map[string]string{"MUXPROXY_UPSTREAM_URL": model.URL, "MUXPROXY_SHUTDOWN_TIMEOUT": "100ms"})
 	stream := begin(t, d.register(t, `{}`))
 	d.signal(t, syscall.SIGTERM)
-	if err := d.wait(t); err == nil || !strings.Contains(d.Log(), "1 calls cut") {
-		t.Errorf("got %v; want exit code 1 and the cut reported:\n%s", err, d.Log())
+	if err := d.wait(t); err == nil || strings.Count(d.Log(), "1 calls cut") != 1 {
+		t.Errorf("got %v; want exit code 1 and the cut reported once:\n%s", err, d.Log())
+	}
+	lines := strings.Split(strings.TrimSpace(d.Log()), "\n")
+	if last := lines[len(lines)-1]; !strings.HasPrefix(last, `{"level":"error"`) || !strings.Contains(last, "1 calls cut") {
+		t.Errorf("the last line: got %s; want an error with the cut", last)
 	}
 	rest, err := io.ReadAll(stream)
 	if err == nil || strings.Contains(string(rest), "[DONE]") || !strings.Contains(string(rest), `"code":"draining"`) {
@@ -203,6 +207,24 @@ func TestStartingWithoutAnUpstreamSaysHowToGetOne(t *testing.T) {
 	d.stop(t)
 }
 
+func TestEverySessionThatEndsIsLoggedWithItsReason(t *testing.T) {
+	model := newSlowModel(t)
+	close(model.finish)
+	d := startDaemon(t, map[string]string{"MUXPROXY_UPSTREAM_URL": model.URL})
+	a := d.register(t, `{"id":"a","limits":{"max_turns":1}}`)
+	_, _ = io.Copy(io.Discard, begin(t, a))
+	_ = a.chat(t, streamBody).Body.Close() // refused: the limit is reached
+	d.register(t, `{"id":"b","lease":"1ms"}`)
+	if line := d.waitForLine(t, `"session ended"`); !strings.Contains(line, `"session":"b","reason":"lease_expired","turns":0`) {
+		t.Errorf("got %s; want the end of b's lease", line)
+	}
+	d.do(t, http.MethodDelete, "/sessions/a", "")
+	if line := d.waitForLine(t, `"session ended"`); !strings.Contains(line, `"session":"a","reason":"deleted","turns":1,"stop_condition":"max_turns"`) {
+		t.Errorf("got %s; want that a was deleted", line)
+	}
+	d.stop(t)
+}
+
 func TestProfilesNeedPprofAndTheAdminToken(t *testing.T) {
 	with := startDaemon(t, map[string]string{"MUXPROXY_PPROF": "true", "MUXPROXY_ADMIN_TOKEN": "t0ken"})
 	if status, body := with.get(t, "/debug/pprof/goroutine?debug=1"); status != http.StatusOK || !strings.Contains(string(body), "goroutine profile") {
@@ -244,7 +266,7 @@ func TestAProblemAtTheStartIsPrintedAndExitsWithOne(t *testing.T) {
 	}{
 		{nil, map[string]string{"MUXPROXY_LISTEN": "x", "MUXPROXY_LEASE": "soon"}, 1, "MUXPROXY_LEASE"},
 		{nil, map[string]string{"MUXPROXY_ADMIN_TOKEN_FILE": "/nonexistent/token"}, 1, "MUXPROXY_ADMIN_TOKEN_FILE: open /nonexistent/token"},
-		{[]string{"sevre"}, nil, 2, "usage: muxproxy"},
+		{[]string{"sevre"}, nil, 2, "unknown command"},
 		{[]string{"version"}, nil, 0, "muxproxy"},
 	} {
 		code, out := runBinary(t, test.env, test.args...)

@@ -48,6 +48,22 @@ func (c Config) proxy(r *registry.Registry, u *upstream.Set, m *metrics.Metrics,
 	}
 }
 
+// sessionEnded gives a session's place back and logs how it ended. One whose
+// registration was undone never was: nothing is left of it, and nothing logged.
+func (d *daemon) sessionEnded(id string) {
+	d.pool.Release(id)
+	session, err := d.registry.Get(id)
+	if err != nil {
+		return
+	}
+	summary := session.Summary()
+	line := d.log.Info().Str("session", id).Str("reason", summary.EndReason).Int("turns", summary.Turns)
+	if summary.StopCondition != "" {
+		line.Str("stop_condition", summary.StopCondition)
+	}
+	line.Msg("session ended")
+}
+
 // sources are the functions through which a scrape reads the state.
 func (d *daemon) sources() metrics.Sources {
 	b := readBuild()
