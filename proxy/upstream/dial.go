@@ -1,143 +1,26 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
-	"errors"
-	"io"
 	"net"
-	"net/http"
-	"net/url"
-	"sync/atomic"
+	"syscall"
 	"time"
 )
 
-// dial makes a connection.
-func (p *pool) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	return p.connect(ctx, network, addr, nil)
-}
+// silenceTimeout is how long a peer may leave what was sent to it unacknowledged.
+const silenceTimeout = 30 * time.Second
 
-// dialTLS makes a connection with its handshake.
-func (p *pool) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
-	return p.connect(ctx, network, addr, p.tlsConfig(addr))
-}
-
-// connect waits for room, makes a connection within the budget, and tells the
-// replica's health how that went.
-func (p *pool) connect(ctx context.Context, network, addr string, config *tls.Config) (net.Conn, error) {
-	if t, ok := ctx.Value(routeKey{}).(*route); ok {
-		if err := p.awaitRoom(t); err != nil {
-			return nil, err
-		}
+// dialer is the default of [Options].Dial.
+func dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := &net.Dialer{
+		// Finds dead peers, also behind middleboxes that forget idle flows.
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4},
+		Control: func(_, _ string, c syscall.RawConn) error {
+			// Without it a peer that vanished is noticed late by keep-alive when it
+			// has data outstanding, and otherwise does no harm.
+			_ = c.Control(limitSilence)
+			return nil
+		},
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.replica.upstream.options.ConnectTimeout)
-	defer cancel()
-	c, err := p.open(ctx, network, addr)
-	if err == nil && config != nil {
-		c, err = handshake(ctx, c, config)
-	}
-	switch {
-	case err == nil:
-		p.replica.observe((*health).dialed)
-		return c, nil
-	case errors.Is(ctx.Err(), context.Canceled):
-		return nil, err
-	default:
-		return nil, p.replica.dialFailed(err)
-	}
-}
-
-func (p *pool) open(ctx context.Context, network, addr string) (net.Conn, error) {
-	o := &p.replica.upstream.options
-	c, err := o.Dial(ctx, network, addr)
-	if err != nil {
-		p.disconnected()
-		return nil, err
-	}
-	if o.Observer.ConnectionOpened != nil {
-		o.Observer.ConnectionOpened(p.replica.upstream.name)
-	}
-	return &conn{Conn: c, pool: p}, nil
-}
-
-func handshake(ctx context.Context, raw net.Conn, config *tls.Config) (net.Conn, error) {
-	c := tls.Client(raw, config)
-	if err := c.HandshakeContext(ctx); err != nil {
-		_ = raw.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
-// tlsConfig is that of a connection to addr, which is the replica or an HTTP proxy.
-func (p *pool) tlsConfig(addr string) *tls.Config {
-	config := p.replica.upstream.options.TLS.Clone()
-	if config == nil {
-		config = new(tls.Config)
-	}
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		host = addr
-	}
-	config.ServerName = cmp.Or(config.ServerName, host)
-	config.ClientSessionCache = p.replica.sessions
-	config.NextProtos = []string{"http/1.1"}
-	if host == p.replica.target.name {
-		config.NextProtos = []string{"h2", "http/1.1"}
-	}
-	return config
-}
-
-// checkProxy makes an HTTP proxy's refusal to connect a failed dial.
-func (p *pool) checkProxy(_ context.Context, _ *url.URL, _ *http.Request, res *http.Response) error {
-	if res.StatusCode == http.StatusOK {
-		return nil
-	}
-	return p.replica.dialFailed(errors.New("proxy answered " + res.Status))
-}
-
-// dialFailed takes the replica out.
-func (r *replica) dialFailed(err error) *DialError {
-	netErr, ok := errors.AsType[net.Error](err)
-	timeout := ok && netErr.Timeout() // also of a deadline that was exceeded
-	r.observe(func(h *health, now time.Time) bool { return h.dialFailed(now, err.Error()) })
-	return &DialError{Replica: r.target.replica, Err: err, Timeout: timeout}
-}
-
-// conn counts what was written, which tells a call that may be sent again from
-// one that may have begun.
-type conn struct {
-	net.Conn
-	pool    *pool
-	written atomic.Int64
-	closed  atomic.Bool
-}
-
-// Write implements net.Conn.
-func (c *conn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	c.written.Add(int64(n))
-	return n, err
-}
-
-// ReadFrom implements io.ReaderFrom. Bodies are in memory, but net/http hides that
-// from the connection, and would copy them through a buffer made for each call.
-func (c *conn) ReadFrom(r io.Reader) (int64, error) {
-	if limited, ok := r.(*io.LimitedReader); ok {
-		if body, ok := limited.R.(io.WriterTo); ok { // exactly as long as the limit
-			n, err := body.WriteTo(c)
-			limited.N -= n
-			return n, err
-		}
-	}
-	return io.Copy(struct{ io.Writer }{c}, r)
-}
-
-// Close implements net.Conn.
-func (c *conn) Close() error {
-	if !c.closed.Swap(true) {
-		defer c.pool.disconnected()
-	}
-	return c.Conn.Close()
+	return d.DialContext
 }

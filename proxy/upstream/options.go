@@ -28,7 +28,9 @@ type Options struct {
 	// Observer is told what happens; nil functions are not called.
 	Observer Observer
 
-	// Dial opens TCP connections; a [net.Dialer] with keep-alive when nil.
+	// Dial opens TCP connections. When nil they have keep-alive, and on Linux break
+	// when what was sent is not acknowledged for 30 s. Of connections that are not
+	// [syscall.Conn]s it is not noticed that the replica closed them while idle.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// LookupHost finds the addresses of a name. When nil it is the system's
 	// resolver, or nothing is looked up if Dial is given.
@@ -36,7 +38,8 @@ type Options struct {
 	// TLS is the base of the configuration of https replicas; the system's
 	// roots when nil.
 	TLS *tls.Config
-	// Proxy chooses an HTTP proxy for a request; from the environment when nil.
+	// Proxy chooses an HTTP proxy for a request; from the environment when nil. For
+	// a replica that is not https it is asked once, when that is configured.
 	Proxy func(*http.Request) (*url.URL, error)
 }
 
@@ -65,9 +68,7 @@ func (o Options) withDefaults() Options {
 		o.LookupHost = net.DefaultResolver.LookupHost
 	}
 	if o.Dial == nil {
-		// Keep-alive finds dead peers behind middleboxes that forget idle flows.
-		dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4}}
-		o.Dial = dialer.DialContext
+		o.Dial = dialer()
 	}
 	if o.Proxy == nil {
 		o.Proxy = http.ProxyFromEnvironment

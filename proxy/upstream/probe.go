@@ -47,32 +47,19 @@ func (s *Set) each(do func(*replica)) {
 func (r *replica) probe(ctx context.Context) {
 	u := r.upstream
 	u.mu.Lock()
-	p := place{replica: r, pool: r.pool, settings: u.settings.Load()}
+	p := place{replica: r, transport: r.transport, settings: u.settings.Load()}
 	ask := p.settings.style.probed() && !r.draining
-	if ask {
-		p.pool.enter()
-	}
 	u.mu.Unlock()
 	if !ask {
 		return
 	}
-	defer func() {
-		u.mu.Lock()
-		done := p.pool.leave()
-		u.mu.Unlock()
-		if done {
-			p.pool.transport.CloseIdleConnections()
-		}
-	}()
 
 	limited, cancel := context.WithTimeout(ctx, u.options.HealthInterval)
 	defer cancel()
 	header := make(http.Header)
 	p.setHeader(&Request{Header: header})
-	out := newCall(p.pool)
-	defer out.route.settle()
-	req := (&http.Request{Method: http.MethodGet, URL: r.target.healthURL(), Host: p.settings.host, Header: header}).WithContext(out.context(limited))
-	res, err := p.pool.transport.RoundTrip(req)
+	m := &message{method: http.MethodGet, url: r.target.healthURL(), host: p.settings.host, header: header}
+	res, err := p.transport.roundTrip(limited, m)
 	reason := ""
 	switch {
 	case err == nil:
@@ -119,13 +106,13 @@ func (r *replica) resolve(ctx context.Context) {
 // reconnect makes calls from now on use new connections.
 func (r *replica) reconnect() {
 	u := r.upstream
-	fresh := newPool(r)
+	fresh := newTransport(r)
 	u.mu.Lock()
-	old := r.pool
-	fresh.retired = r.draining
-	r.pool = fresh
-	old.retire()
+	old, removed := r.transport, r.draining
+	r.transport = fresh
 	u.mu.Unlock()
-	// This also closes each connection whose call ends later.
-	old.transport.CloseIdleConnections()
+	old.retire()
+	if removed {
+		fresh.retire()
+	}
 }

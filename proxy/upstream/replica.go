@@ -2,7 +2,9 @@ package upstream
 
 import (
 	"crypto/tls"
+	"errors"
 	"math"
+	"net"
 	"slices"
 	"time"
 
@@ -19,26 +21,26 @@ type replica struct {
 	addresses []string // of its name when it was last looked up; Run's alone
 
 	// The upstream's lock guards what follows.
-	pool     *pool
-	health   health
-	version  registry.Version
-	inflight int // calls whose answer has not been closed
-	draining bool
+	transport transport
+	health    health
+	version   registry.Version
+	inflight  int // calls whose answer has not been closed
+	draining  bool
 }
 
 func newReplica(u *Upstream, t target) *replica {
 	r := &replica{upstream: u, target: t, seed: hash(t.base()), sessions: tls.NewLRUClientSessionCache(0)}
-	r.pool = newPool(r)
+	r.transport = newTransport(r)
 	return r
 }
 
 // place is a call's place on a replica.
 type place struct {
 	*replica
-	pool     *pool
-	settings *settings
-	version  registry.Version
-	trial    bool // the call shows whether the replica can be connected to
+	transport transport
+	settings  *settings
+	version   registry.Version
+	trial     bool // the call shows whether the replica can be connected to
 }
 
 // pick takes a place on the best replica that is not among those tried: the
@@ -84,10 +86,9 @@ func (u *Upstream) pick(affinity string, tried []*replica) (p place, wait time.D
 	if best == nil {
 		return place{}, u.retryAfter(now), false
 	}
-	p = place{replica: best, pool: best.pool, settings: u.settings.Load(), version: best.version, trial: best.health.refused}
+	p = place{replica: best, transport: best.transport, settings: u.settings.Load(), version: best.version, trial: best.health.refused}
 	best.health.trial = p.trial
 	best.inflight++
-	best.pool.enter()
 	return p, 0, true
 }
 
@@ -118,15 +119,19 @@ func (u *Upstream) retryAfter(now time.Time) time.Duration {
 func (p place) release() {
 	u := p.upstream
 	u.mu.Lock()
+	defer u.mu.Unlock()
 	p.inflight--
 	if p.draining && p.inflight == 0 {
 		u.draining = slices.DeleteFunc(u.draining, func(r *replica) bool { return r == p.replica })
 	}
-	done := p.pool.leave()
-	u.mu.Unlock()
-	if done {
-		p.pool.transport.CloseIdleConnections()
-	}
+}
+
+// dialFailed takes the replica out.
+func (r *replica) dialFailed(err error) *DialError {
+	netErr, ok := errors.AsType[net.Error](err)
+	timeout := ok && netErr.Timeout() // also of a deadline that was exceeded
+	r.observe(func(h *health, now time.Time) bool { return h.dialFailed(now, err.Error()) })
+	return &DialError{Replica: r.target.replica, Err: err, Timeout: timeout}
 }
 
 // currentVersion is the weight version as it is now.

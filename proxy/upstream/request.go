@@ -1,14 +1,11 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptrace"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -28,6 +25,11 @@ type Request struct {
 	Header http.Header
 	// Body is sent as it is. It must not change while the call runs.
 	Body []byte
+	// Written, when not nil, is called once when Body has been written and will not
+	// be sent again, which is when Send lets go of it: the call may last for minutes
+	// from then on. It is never called for a call that fails before. It may be
+	// called on another goroutine, and after Send has returned.
+	Written func()
 	// Affinity keeps calls together on one replica; empty spreads them.
 	Affinity string
 	// SessionHeader, when not empty, names the header that carries Affinity.
@@ -77,9 +79,12 @@ func (u *Upstream) Send(ctx context.Context, r *Request) (*Response, error) {
 // send makes the call on the replica. Whenever it fails it has given the place
 // back.
 func (p place) send(ctx context.Context, r *Request) (*Response, error) {
-	out := newCall(p.pool)
-	res, err := p.roundTrip(out.context(ctx), r, out)
-	out.route.settle()
+	p.setHeader(r)
+	m := &message{method: r.Method, url: p.target.url(r.Path, r.RawQuery), host: p.settings.host, header: r.Header, body: r.Body}
+	if r.Written != nil {
+		m.sent = r.written
+	}
+	res, err := p.transport.roundTrip(ctx, m)
 	code := ""
 	switch {
 	case err == nil:
@@ -96,10 +101,6 @@ func (p place) send(ctx context.Context, r *Request) (*Response, error) {
 		code, err = CodeCanceled, context.Cause(ctx)
 	case isDialError(err):
 		code = CodeDialError
-	case out.conn == nil: // a proxy's handshake, or a header that cannot be sent: perhaps not the replica's fault
-		code, err = CodeDialError, &DialError{Replica: p.target.replica, Err: err}
-	case out.unused():
-		code, err = CodeDialError, p.dialFailed(err)
 	default:
 		code = CodeConnectionError
 		p.observe(func(h *health, now time.Time) bool { return h.failed(now, err.Error()) })
@@ -115,39 +116,16 @@ func (p place) send(ctx context.Context, r *Request) (*Response, error) {
 		p.release()
 		return nil, err
 	}
-	out.body = body{ReadCloser: res.Body, place: p}
-	res.Body = &out.body
-	out.response = Response{Response: res, Replica: p.target.replica, Version: p.version, CurrentVersion: p.currentVersion}
-	return &out.response, nil
+	a := &answer{body: body{ReadCloser: res.Body, place: p}}
+	res.Body = &a.body
+	a.response = Response{Response: res, Replica: p.target.replica, Version: p.version, CurrentVersion: p.currentVersion}
+	return &a.response, nil
 }
 
-// roundTrip sends the request again as long as all it meets are connections that
-// the replica closed while they were idle. net/http does most of that, but gives
-// up when it learns of the close between taking the connection and writing.
-func (p place) roundTrip(ctx context.Context, r *Request, out *call) (*http.Response, error) {
-	p.setHeader(r)
-	url := p.target.url(r.Path, r.RawQuery)
-	for {
-		req := (&http.Request{
-			Method: r.Method,
-			URL:    url,
-			Host:   p.settings.host,
-			Header: r.Header,
-		}).WithContext(ctx)
-		if len(r.Body) > 0 {
-			// net/http knows this type to be in memory, and so sends header and
-			// body together; with GetBody it may send it again on another
-			// connection when nothing was written.
-			req.ContentLength = int64(len(r.Body))
-			req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.Body)), nil }
-			req.Body, _ = req.GetBody()
-		}
-		out.conn, out.reused = nil, false
-		res, err := p.pool.transport.RoundTrip(req)
-		if err == nil || ctx.Err() != nil || !out.reused || !out.unused() {
-			return res, err
-		}
-	}
+// written lets the body go.
+func (r *Request) written() {
+	r.Body = nil
+	r.Written()
 }
 
 // setHeader replaces the harness's credentials by the upstream's.
@@ -184,48 +162,10 @@ func (p place) setHeader(r *Request) {
 	}
 }
 
-// call is what one attempt needs, in one piece of memory.
-type call struct {
-	trace    httptrace.ClientTrace
-	route    route
-	conn     *conn
-	before   int64 // bytes written to conn before this call
-	reused   bool
+// answer is what a call that was answered needs, in one piece of memory.
+type answer struct {
 	body     body
 	response Response
-}
-
-func newCall(p *pool) *call {
-	c := &call{route: route{pool: p}}
-	c.trace.GetConn = c.getConn
-	c.trace.GotConn = c.gotConn
-	return c
-}
-
-// context tells the call about the connections of requests made with it.
-func (c *call) context(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(context.WithValue(ctx, routeKey{}, &c.route), &c.trace)
-}
-
-func (c *call) getConn(string) { c.route.settled.Store(false) }
-
-func (c *call) gotConn(info httptrace.GotConnInfo) {
-	c.route.settle()
-	inner := info.Conn
-	if t, ok := inner.(*tls.Conn); ok {
-		inner = t.NetConn()
-	}
-	c.conn, _ = inner.(*conn)
-	c.reused = info.Reused
-	if c.conn != nil {
-		c.before = c.conn.written.Load()
-	}
-}
-
-// unused reports whether the call failed because its connection was closed before
-// anything was written to it. It may be asked once the call has failed.
-func (c *call) unused() bool {
-	return c.conn != nil && c.conn.closed.Load() && c.conn.written.Load() == c.before
 }
 
 // body frees the call's place when it is closed.

@@ -146,22 +146,29 @@ func TestSmallRequestLeavesInOneWrite(t *testing.T) {
 	}
 }
 
-// secureServer echoes bodies over TLS, and gives options that trust it.
-func secureServer(tb testing.TB, http2 bool) (url string, o upstream.Options) {
+// secure serves over TLS, and gives options that trust it.
+func secure(tb testing.TB, h http.Handler, http2 bool) (*httptest.Server, upstream.Options) {
 	tb.Helper()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Proto", r.Proto)
-		w.Header().Set("X-Idempotency", r.Header.Get("Idempotency-Key"))
-		body, _ := io.ReadAll(r.Body)
-		_, _ = w.Write(body)
-	}))
+	server := httptest.NewUnstartedServer(h)
 	server.EnableHTTP2 = http2
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	tb.Cleanup(server.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	return server.URL, upstream.Options{TLS: &tls.Config{RootCAs: roots}}
+	return server, upstream.Options{TLS: &tls.Config{RootCAs: roots}}
+}
+
+// secureServer echoes bodies over TLS, and gives options that trust it.
+func secureServer(tb testing.TB, http2 bool) (url string, o upstream.Options) {
+	tb.Helper()
+	server, o := secure(tb, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Proto", r.Proto)
+		w.Header().Set("X-Idempotency", r.Header.Get("Idempotency-Key"))
+		body, _ := io.ReadAll(r.Body)
+		_, _ = w.Write(body)
+	}), http2)
+	return server.URL, o
 }
 
 // R95.

@@ -81,7 +81,9 @@ func (s *Set) List() []Status {
 // are closed when they end.
 func (s *Set) Close() {
 	for _, u := range s.upstreams() {
-		closeIdle(u.pools())
+		for _, t := range u.transports() {
+			t.closeIdle()
+		}
 	}
 }
 

@@ -101,9 +101,9 @@ func (u *Upstream) configure(s *settings) {
 		}
 		u.replicas = append(u.replicas, r)
 	}
-	idle := u.drain(old)
+	gone := u.drain(old)
 	u.mu.Unlock()
-	closeIdle(idle)
+	retire(gone)
 }
 
 // retire removes all replicas.
@@ -111,14 +111,14 @@ func (u *Upstream) retire() {
 	u.mu.Lock()
 	old := u.replicas
 	u.replicas = nil
-	idle := u.drain(old)
+	gone := u.drain(old)
 	u.mu.Unlock()
-	closeIdle(idle)
+	retire(gone)
 }
 
-// drain marks those of old that are no longer used as draining, and returns the
-// pools that have no calls. The lock must be held.
-func (u *Upstream) drain(old []*replica) (idle []*pool) {
+// drain marks those of old that are no longer used as draining, and returns
+// their transports. The lock must be held.
+func (u *Upstream) drain(old []*replica) (gone []transport) {
 	for _, r := range old {
 		if slices.Contains(u.replicas, r) {
 			continue
@@ -127,11 +127,9 @@ func (u *Upstream) drain(old []*replica) (idle []*pool) {
 		if r.inflight > 0 {
 			u.draining = append(u.draining, r)
 		}
-		if r.pool.retire() {
-			idle = append(idle, r.pool)
-		}
+		gone = append(gone, r.transport)
 	}
-	return idle
+	return gone
 }
 
 // active returns the replicas that take calls.
@@ -141,19 +139,19 @@ func (u *Upstream) active() []*replica {
 	return slices.Clone(u.replicas)
 }
 
-// pools returns the connections to all replicas, also those that are draining.
-func (u *Upstream) pools() []*pool {
+// transports returns those of all replicas, also of those that are draining.
+func (u *Upstream) transports() []transport {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	all := make([]*pool, 0, len(u.replicas)+len(u.draining))
+	all := make([]transport, 0, len(u.replicas)+len(u.draining))
 	for _, r := range slices.Concat(u.replicas, u.draining) {
-		all = append(all, r.pool)
+		all = append(all, r.transport)
 	}
 	return all
 }
 
-func closeIdle(pools []*pool) {
-	for _, p := range pools {
-		p.transport.CloseIdleConnections()
+func retire(gone []transport) {
+	for _, t := range gone {
+		t.retire()
 	}
 }

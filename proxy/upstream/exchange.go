@@ -1,0 +1,216 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+var (
+	// errUnsent means that a connection broke before one byte was written to it.
+	errUnsent = errors.New("not one byte was written")
+	// errClosed is what reading a body gives after it was closed.
+	errClosed = errors.New("the answer is closed")
+)
+
+const (
+	// readSize is how much is read of a connection at once, unless the reader of
+	// a body has more room. A stream holds as much for as long as it lasts.
+	readSize = 4 << 10
+	// maxTogether is how long a body may be to leave in one piece with its header.
+	maxTogether = 64 << 10
+	// refusalGrace is how long an answer is waited for that a replica may have
+	// given before it closed its connection on a request.
+	refusalGrace = time.Second
+)
+
+// exchange is one request and its answer on a connection. It is the body of the
+// answer, for one reader. The connection goes back to the pool when the body was
+// read to its end, and is closed otherwise.
+type exchange struct {
+	pool     *direct
+	conn     *connection
+	ctx      context.Context // the call's, which ends with the body
+	unwatch  func() bool     // keeps the end of ctx from closing the connection
+	upload   *upload         // of a long request; nil when it left in one piece
+	response http.Response
+	held     atomic.Bool // conn is the call's: whoever clears it decides on its end
+	broke    error       // what cut the request short
+
+	mu       sync.Mutex // guards what follows
+	reader   *bufio.Reader
+	framing  framing
+	reusable bool
+	err      error // what reading gives from now on
+}
+
+// run sends the request and reads the header of the answer. The error matches
+// errUnsent when the connection took nothing of the request.
+func (x *exchange) run(m *message) error {
+	x.held.Store(true)
+	x.reusable = true
+	x.unwatch = context.AfterFunc(x.ctx, x.conn.abort)
+	err := x.send(m)
+	if err == nil {
+		err = x.receive(m.method == http.MethodHead)
+	}
+	if err == nil {
+		return nil
+	}
+	if broke := x.failedToSend(); broke != nil {
+		err = broke // and so no answer came
+	}
+	x.release(false)
+	if x.upload != nil && x.upload.n == 0 {
+		err = fmt.Errorf("%w: %w", errUnsent, err)
+	}
+	return x.cause(err)
+}
+
+// failedToSend is what has cut the request short until now.
+func (x *exchange) failedToSend() error {
+	if x.upload != nil {
+		select {
+		case <-x.upload.ended:
+			return x.upload.err
+		default:
+		}
+	}
+	return x.broke
+}
+
+// send writes the request, or begins to.
+func (x *exchange) send(m *message) error {
+	buffer := x.pool.buffer()
+	defer x.pool.buffers.Put(buffer)
+	b, err := m.appendHead((*buffer)[:0])
+	if err != nil {
+		return &DialError{Replica: x.pool.replica.target.replica, Err: err}
+	}
+	if len(m.body) > maxTogether {
+		*buffer = nil // the upload has it
+		x.upload = startUpload(x.conn, b, m)
+		return nil
+	}
+	b = append(b, m.body...)
+	*buffer = b
+	n, err := x.conn.Write(b)
+	switch {
+	case err == nil:
+		m.written()
+		return nil
+	case n == 0:
+		return fmt.Errorf("%w: %w", errUnsent, err)
+	default:
+		x.reusable, x.broke = false, err
+		x.conn.awaitRefusal()
+		return nil
+	}
+}
+
+// receive reads the header of the answer.
+func (x *exchange) receive(toHead bool) error {
+	x.reader = x.pool.reader(x.conn)
+	err := readHead(x.reader, &x.response)
+	if err == nil {
+		x.framing, err = frame(&x.response, toHead)
+	}
+	if err != nil {
+		return fmt.Errorf("read answer: %w", noEOF(err))
+	}
+	x.reusable = x.reusable && !x.response.Close
+	x.response.Body = x
+	if x.framing.kind == bodyNone {
+		x.finish()
+	}
+	return nil
+}
+
+// Read implements io.Reader. It gives what there is without waiting for more, and
+// io.EOF with the last of it.
+func (x *exchange) Read(p []byte) (int, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.err != nil || len(p) == 0 {
+		return 0, x.err
+	}
+	n, err := x.framing.read(x.reader, p)
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF):
+		x.finish()
+	default:
+		x.release(false)
+		x.err = x.cause(err)
+	}
+	return n, x.err
+}
+
+// Close implements io.Closer. It ends a Read that waits.
+func (x *exchange) Close() error {
+	if !x.mu.TryLock() {
+		if x.held.Swap(false) {
+			x.conn.abort()
+		}
+		x.mu.Lock()
+	}
+	defer x.mu.Unlock()
+	if x.err == nil && x.framing.skip(x.reader) {
+		x.finish()
+	}
+	x.release(false)
+	x.err = errClosed
+	return nil
+}
+
+// finish ends an answer that was read to its end.
+func (x *exchange) finish() {
+	x.err = io.EOF
+	x.release(x.reusable && x.reader.Buffered() == 0)
+}
+
+// release lets go of the connection, if that was not done before.
+func (x *exchange) release(reuse bool) {
+	if x.unwatch == nil {
+		return
+	}
+	reuse = reuse && (x.upload == nil || x.upload.succeeds(uploadGrace))
+	reuse = x.unwatch() && x.held.Swap(false) && reuse
+	x.unwatch = nil
+	if x.reader != nil {
+		x.pool.recycle(x.reader)
+		x.reader = nil
+	}
+	if reuse {
+		x.conn.used = true
+		x.pool.put(x.conn)
+		return
+	}
+	x.conn.abort()
+	if x.upload != nil {
+		<-x.upload.ended
+	}
+}
+
+// cause is why the call ended, if it did, or else err.
+func (x *exchange) cause(err error) error {
+	if x.ctx.Err() != nil {
+		return context.Cause(x.ctx)
+	}
+	return err
+}
+
+// noEOF makes an end that came too early an error that cannot be taken for one
+// in time.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
