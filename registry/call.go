@@ -196,6 +196,7 @@ func (c *Call) Close() {
 	if s.state != StateEnded {
 		s.renew(now)
 	}
+	s.settle()
 	s.mu.Unlock()
 
 	if added != nil {

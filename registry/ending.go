@@ -51,9 +51,9 @@ func (s *Session) begin(reason string, now time.Time) {
 	s.settle()
 }
 
-// settle tells the one that ends the session when the last call has recorded itself.
+// settle tells the one that ends the session when the last call is closed: it has recorded itself, and whether its turn was delivered.
 func (s *Session) settle() {
-	if s.state == StateEnded && s.reserved == 0 && s.final == nil {
+	if s.state == StateEnded && s.inflight == 0 && s.final == nil {
 		select {
 		case <-s.settled:
 		default:

@@ -22,7 +22,7 @@ type Session struct {
 	createdAt  time.Time
 	life       context.Context // see Life
 	finish     context.CancelCauseFunc
-	settled    chan struct{} // closed when the session has begun to end and no call may still record itself
+	settled    chan struct{} // closed when the session has begun to end and no call is in flight
 	buried     chan struct{} // closed when the end is complete
 
 	gate  gate
