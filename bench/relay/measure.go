@@ -21,10 +21,10 @@ type work struct {
 	name   string
 	body   string // of each request
 	model  string // that answers it
-	warm   int    // calls, or streams that are opened first
 	calls  int    // measured at full speed
 	paced  int    // measured for latency, at rate
 	rate   int    // calls a second
+	events int    // of a stream
 	window time.Duration
 }
 
@@ -46,7 +46,7 @@ func works(quick bool) []work {
 	json := func(name string, size, calls, paced, rate int) work {
 		return work{
 			name: name, body: requestBody(size, "json-2k", false), model: "json-2k",
-			warm: calls / scale / 4, calls: calls / scale, paced: paced / scale, rate: rate,
+			calls: calls / scale, paced: paced / scale, rate: rate,
 		}
 	}
 	events := eventRate * int(window/time.Second+3)
@@ -55,7 +55,7 @@ func works(quick bool) []work {
 		json("json-2k", 2<<10, 12000, 2000, 1000),
 		json("json-64k", 64<<10, 4000, 600, 300),
 		json("json-1m", 1<<20, 400, 60, 30),
-		{name: nameStream, body: requestBody(2<<10, paced, true), model: paced, window: window},
+		{name: nameStream, body: requestBody(2<<10, paced, true), model: paced, events: events, window: window},
 	}
 }
 
@@ -126,6 +126,9 @@ func (b *bench) measure(ctx context.Context, t target, w work) (result sample, e
 	if w.name == nameStream {
 		connections = streams
 	}
+	if err := s.warmUp(ctx, w); err != nil {
+		return sample{}, err
+	}
 	r, err := s.register(ctx, connections, w.model)
 	if err != nil {
 		return sample{}, err
@@ -145,6 +148,30 @@ func (b *bench) measure(ctx context.Context, t target, w work) (result sample, e
 		return sample{}, err
 	}
 	return result, r.end(ctx)
+}
+
+// warmUp makes as many calls as will be measured, in sessions that end: the
+// target then has the memory that it works with from there on, as one that has
+// run for a while does.
+func (s *stand) warmUp(ctx context.Context, w work) error {
+	connections, calls, model, body := workers, w.calls, w.model, w.body
+	if w.name == nameStream {
+		connections, calls, model = streams, streams, pacedModel(w.events, 0)
+		body = requestBody(2<<10, model, true)
+	}
+	r, err := s.register(ctx, connections, model)
+	if err != nil {
+		return err
+	}
+	clients, err := r.dial(ctx, body)
+	if err != nil {
+		return err
+	}
+	defer closeAll(clients)
+	if err := drive(clients, calls); err != nil {
+		return err
+	}
+	return r.end(ctx)
 }
 
 func (r *rollouts) dial(ctx context.Context, body string) ([]*client, error) {
@@ -169,9 +196,6 @@ func closeAll(clients []*client) {
 // measureCalls first drives the target as fast as it goes, which gives cost and
 // rate, then at a fixed rate well below that, which gives latency.
 func (s *stand) measureCalls(ctx context.Context, clients []*client, w work) (sample, error) {
-	if err := drive(clients[:workers], w.warm); err != nil {
-		return sample{}, err
-	}
 	before, err := s.usage(ctx)
 	if err != nil {
 		return sample{}, err
