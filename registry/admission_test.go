@@ -286,8 +286,11 @@ func TestBudgetThatIsOverAtOneGateHoldsAtTheNext(t *testing.T) {
 			}()
 			time.AfterFunc(time.Minute, first.Close)
 			start := time.Now()
-			<-waiting
-			<-waiting
+			for range 2 {
+				if err := <-waiting; err == nil {
+					t.Log("one of them was let in")
+				}
+			}
 			if waited := time.Since(start); waited > time.Minute {
 				t.Fatalf("a call waited %s", waited)
 			}

@@ -76,13 +76,6 @@ func (g *gate) setLimit(limit int) {
 	g.letIn()
 }
 
-// load returns how many callers are inside.
-func (g *gate) load() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.inside
-}
-
 func (g *gate) free() bool { return g.limit == 0 || g.inside < g.limit }
 
 func (g *gate) letIn() {

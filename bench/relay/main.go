@@ -36,6 +36,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	muxproxy := flags.String("muxproxy", "muxproxy", "the daemon's binary")
 	rounds := flags.Int("rounds", 6, "how often each target is measured")
 	quick := flags.Bool("quick", false, "a tenth of the load, to see that everything works")
+	override := flags.Bool("override", false, "let sessions override the model of every request")
 	only := flags.String("work", "", "measure this work alone")
 	out := flags.String("out", "results/relay.json", "where the results go")
 	profiled := flags.String("profile", "", "instead, profile muxproxy at this work and write into the folder of -out")
@@ -51,7 +52,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	b := &bench{log: log, muxproxy: binary, quick: *quick, only: *only}
+	b := &bench{log: log, muxproxy: binary, quick: *quick, only: *only, override: *override}
 	if b.self, err = os.Executable(); err != nil {
 		return err
 	}
@@ -78,6 +79,7 @@ type bench struct {
 	self, muxproxy string
 	quick          bool
 	only           string // the work to measure, "" is all
+	override       bool   // sessions have a model of their own
 }
 
 func (b *bench) run(ctx context.Context, rounds int) (*results, error) {

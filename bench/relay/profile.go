@@ -27,7 +27,7 @@ func (b *bench) profile(ctx context.Context, name, dir string) error {
 			return err
 		}
 		s, err := set(ctx, target{nameMux, func(ctx context.Context, upstream string) (*process, error) {
-			return startMuxproxy(ctx, b.muxproxy, upstream)
+			return startMuxproxy(ctx, b.muxproxy, upstream, b.override)
 		}})
 		if err != nil {
 			return err
@@ -42,6 +42,7 @@ func (s *stand) profile(ctx context.Context, w work, dir string) error {
 	connections := workers
 	if w.name == nameStream {
 		connections, w.model = streams, pacedModel(eventRate*int(profileFor/time.Second+3), eventRate)
+		w.body = requestBody(2<<10, w.model, true)
 	}
 	r, err := s.register(ctx, connections, w.model)
 	if err != nil {

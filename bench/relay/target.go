@@ -39,7 +39,7 @@ func (b *bench) targets() []target {
 		}
 	}
 	mux := func(ctx context.Context, upstream string) (*process, error) {
-		return startMuxproxy(ctx, b.muxproxy, upstream)
+		return startMuxproxy(ctx, b.muxproxy, upstream, b.override)
 	}
 	return []target{
 		{nameDirect, func(_ context.Context, upstream string) (*process, error) { return &process{addr: upstream}, nil }},
@@ -57,6 +57,8 @@ type process struct {
 	metrics string // URL of Go's memory statistics, "" has none
 	admin   string // URL of muxproxy's admin API, "" for others
 	pid     int    // that does the work
+
+	override bool // register sessions with a model, which then replaces that of the requests
 
 	command *exec.Cmd
 	dir     string
@@ -129,7 +131,7 @@ func (l *lines) next(ctx context.Context) (string, error) {
 	}
 }
 
-func startMuxproxy(ctx context.Context, binary, upstream string) (*process, error) {
+func startMuxproxy(ctx context.Context, binary, upstream string, override bool) (*process, error) {
 	dir, err := os.MkdirTemp("", "muxproxy-bench-")
 	if err != nil {
 		return nil, err
@@ -142,7 +144,7 @@ func startMuxproxy(ctx context.Context, binary, upstream string) (*process, erro
 	if err != nil {
 		return nil, err
 	}
-	p := &process{command: command, pid: command.Process.Pid, dir: dir}
+	p := &process{command: command, pid: command.Process.Pid, dir: dir, override: override}
 	return p, waitFor(ctx, func() error {
 		text, err := os.ReadFile(ready)
 		if err != nil {
@@ -247,8 +249,8 @@ func waitFor(ctx context.Context, try func() error) error {
 	}
 }
 
-// register makes sessions, one for each worker, whose model replaces whatever
-// the requests name. Targets other than muxproxy take any credential.
+// register makes sessions, one for each worker. Targets other than muxproxy
+// take any credential.
 func (p *process) register(ctx context.Context, count int, model string) (*rollouts, error) {
 	r := &rollouts{process: p}
 	if p.admin == "" {
@@ -260,7 +262,11 @@ func (p *process) register(ctx context.Context, count int, model string) (*rollo
 	var answer struct {
 		Sessions []struct{ ID, Secret string }
 	}
-	body := fmt.Sprintf(`{"template":{"model":%q},"count":%d}`, model, count)
+	template := "{}"
+	if p.override {
+		template = fmt.Sprintf(`{"model":%q}`, model)
+	}
+	body := fmt.Sprintf(`{"template":%s,"count":%d}`, template, count)
 	if err := p.post(ctx, "/sessions/batch", body, &answer); err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ type chatStream struct {
 	model   string
 	usage   *registry.Usage
 	choices []chatStreamChoice // in order of first appearance
+	unread  [][]byte           // chunks that only go on with what was begun
 
 	members []rawjson.Member // scratch
 	edited  []byte           // scratch: the replacement of an event
@@ -59,7 +60,34 @@ func (s *chatStream) Event(event []byte) (Action, []byte) {
 		s.done = true
 		return Hold, nil
 	}
+	if goesOn(data) {
+		if s.unread = append(s.unread, data); len(s.unread) == maxUnread {
+			s.read()
+		}
+		return Forward, nil
+	}
+	s.read()
 	return s.chunk(event, data)
+}
+
+// maxUnread is how many chunks are read together. One by one, as they trickle
+// in, each would find code and data gone from the processor's caches.
+const maxUnread = 64
+
+// goesOn says that a chunk, as most servers write most of them, neither ends
+// anything nor reports anything, so that it may be read later.
+func goesOn(data []byte) bool {
+	return bytes.Contains(data, []byte(`"finish_reason":null`)) &&
+		!bytes.Contains(data, []byte(`"usage"`)) && !bytes.Contains(data, []byte(`"error"`))
+}
+
+// read catches up with the chunks that were put off.
+func (s *chatStream) read() {
+	for _, data := range s.unread {
+		s.chunk(nil, data)
+	}
+	clear(s.unread)
+	s.unread = s.unread[:0]
 }
 
 // chunk reads one chunk. It does not validate it: what is no JSON says nothing
@@ -218,7 +246,11 @@ func (s *chatStream) Complete() bool {
 	if s.failure != nil || s.aborted {
 		return false
 	}
-	return s.done || s.finished()
+	if s.done || !s.finished() {
+		return s.done
+	}
+	s.read() // which may show a choice that goes on
+	return s.finished()
 }
 
 func (s *chatStream) finished() bool {
@@ -235,6 +267,7 @@ func (s *chatStream) finished() bool {
 
 // Result implements Stream.
 func (s *chatStream) Result() Result {
+	s.read()
 	result := Result{Model: s.model, Usage: s.usage, Failure: s.failure, Aborted: s.aborted}
 	f := newFingerprint()
 	defer f.free()

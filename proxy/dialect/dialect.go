@@ -97,8 +97,9 @@ func (a Added) Fields() []string {
 
 // A Stream follows one streamed response, event by event.
 type Stream interface {
-	// Event takes the next whole event and says what the client gets in its
-	// place. The replacement is valid until the next call.
+	// Event takes the next whole event, which must not change as long as the
+	// stream is followed, and says what the client gets in its place. The
+	// replacement is valid until the next call.
 	Event(event []byte) (Action, []byte)
 
 	// Complete reports whether the response would be whole if its body ended
