@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -341,7 +343,11 @@ func TestBodiesOverTheInflightBytesQueueAndThenAreTooMany(t *testing.T) {
 	bubble(t, func(s *stack) {
 		s.model.Script("silent", hanging())
 		holder, r := s.register(registry.Spec{}), s.register(registry.Spec{})
-		req, leave := abandonable(holder.request(http.MethodPost, chatPath, strings.Replace(bodyOf(800), "openai", "silent", 1)))
+		// A stream's request may have to be sent again without asking for usage,
+		// and is held until the upstream's header.
+		held := strings.Replace(bodyOf(800), "openai", "silent", 1)
+		held = strings.TrimSuffix(held, "}") + `,"stream":true}`
+		req, leave := abandonable(holder.request(http.MethodPost, chatPath, held))
 		gone := holder.leaveOnce(req, leave)
 
 		began := time.Now()
@@ -440,4 +446,29 @@ func TestUploadThatBreaksOffIsRecordedAsAClientThatLeft(t *testing.T) {
 			})
 		}
 	}
+}
+
+// L55: what was sent is not held while the upstream thinks.
+func TestBodiesThatWereSentMakeRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStack(t, inMemory, func(set *settings) { set.proxy.MaxInflightBytes = 300 << 10 })
+		r := s.register(registry.Spec{})
+		body := chatBody("silent", `"padding":"`+strings.Repeat("x", 200<<10)+`"`)
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls sync.WaitGroup
+		for n := range 5 {
+			req := r.request(http.MethodPost, chatPath, body).WithContext(ctx)
+			calls.Go(func() {
+				if res, err := s.client.Do(req); err == nil {
+					res.Body.Close()
+				}
+			})
+			if _, err := s.model.Await(t.Context(), n+1); err != nil {
+				t.Error(err)
+			}
+		}
+		cancel()
+		calls.Wait()
+		s.client.CloseIdleConnections()
+	})
 }

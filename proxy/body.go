@@ -35,7 +35,7 @@ func (x *exchange) readBody(ctx context.Context) (body []byte, release func(), e
 	}
 	held.shrink(int64(len(body)))
 	x.bytesIn = int64(len(body))
-	return body, func() { held.shrink(0) }, nil
+	return body, held.release, nil
 }
 
 func (x *exchange) readAll(ctx context.Context, gzipped bool, held *heldBytes) ([]byte, error) {

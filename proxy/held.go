@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"io"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,6 +13,7 @@ type heldBytes struct {
 	exchange *exchange
 	n        int64
 	until    time.Time // when waiting is over, from the first wait on
+	given    atomic.Bool
 }
 
 // grow waits until n bytes in all are held. A body larger than all there is
@@ -48,6 +50,14 @@ func (h *heldBytes) shrink(n int64) {
 	if free := h.n - n; free > 0 {
 		h.n = n
 		h.exchange.proxy.bodies.Release(free)
+	}
+}
+
+// release gives everything back. It may be called again, and from any goroutine
+// once the body has been read.
+func (h *heldBytes) release() {
+	if !h.given.Swap(true) {
+		h.shrink(0)
 	}
 }
 

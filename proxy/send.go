@@ -23,6 +23,9 @@ func (c *call) send(settings *registry.Settings) error {
 	if err := c.override(settings, c.wish(settings)); err != nil {
 		return err
 	}
+	if c.added == (dialect.Added{}) {
+		asSent = rawjson.Object{} // it is sent once, and then let go
+	}
 	if err := c.dispatch(settings); err != nil {
 		return err
 	}
@@ -96,6 +99,12 @@ func (c *call) dispatch(settings *registry.Settings) error {
 		Body: body, Shared: parts(c.request.Object), Prefixes: c.conversation.Prefixes, Model: model,
 	})
 
+	var written func()
+	if c.added == (dialect.Added{}) {
+		// An answer may take minutes, and the trace has the request: its bytes
+		// are not kept for as long.
+		c.request.Object, written = rawjson.Object{}, c.releaseBody
+	}
 	c.budget.start(c.cancel, budgetFirstByte, c.proxy.options.FirstByteTimeout)
 	defer c.budget.stop()
 	if c.dispatched.IsZero() { // or the first refusal would count as muxproxy's own time
@@ -103,7 +112,7 @@ func (c *call) dispatch(settings *registry.Settings) error {
 	}
 	response, err := c.target.Send(c.ctx, &upstream.Request{
 		Method: http.MethodPost, Path: string(c.route), RawQuery: c.query(),
-		Header: c.upstreamHeader(), Body: body,
+		Header: c.upstreamHeader(), Body: body, Written: written,
 		Affinity: settings.Affinity, SessionHeader: c.proxy.options.SessionHeader,
 	})
 	if err != nil {
