@@ -150,10 +150,23 @@ func (b *bench) measure(ctx context.Context, t target, w work) (result sample, e
 	return result, r.end(ctx)
 }
 
-// warmUp makes as many calls as will be measured, in sessions that end: the
-// target then has the memory that it works with from there on, as one that has
-// run for a while does.
+// warmUps is how often a target is warmed up. Memory that was given back is
+// used again only after a collection, so that once is not enough.
+const warmUps = 3
+
+// warmUp makes as many calls as will be measured, in sessions that end, a few
+// times: the target then has the memory that it works with from there on, as
+// one that has run for a while does.
 func (s *stand) warmUp(ctx context.Context, w work) error {
+	for range warmUps {
+		if err := s.warmUpOnce(ctx, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stand) warmUpOnce(ctx context.Context, w work) error {
 	connections, calls, model, body := workers, w.calls, w.model, w.body
 	if w.name == nameStream {
 		connections, calls, model = streams, streams, pacedModel(w.events, 0)
