@@ -95,3 +95,15 @@ func TestPatchNeverRevives(t *testing.T) {
 	h.want(http.StatusOK, http.MethodDelete, "/sessions/a", nil)
 	h.problem(http.StatusGone, "session_ended", http.MethodPatch, "/sessions/a", `{}`)
 }
+
+func TestPatchOfOtherFieldsOutlivesTheUpstream(t *testing.T) {
+	h := newHarness(t)
+	h.want(http.StatusOK, http.MethodPut, "/upstreams/eu", value{"replicas": []value{{"url": "http://127.0.0.1:9"}}})
+	h.register(value{"id": "a", "upstream": "eu"})
+	h.want(http.StatusNoContent, http.MethodDelete, "/upstreams/eu", nil)
+	got := h.want(http.StatusOK, http.MethodPatch, "/sessions/a", value{"labels": value{"k": "v"}})
+	if at(got, "labels", "k") != "v" {
+		t.Errorf("got %v", got)
+	}
+	h.problem(http.StatusUnprocessableEntity, "invalid_request", http.MethodPatch, "/sessions/a", value{"upstream": "gone"})
+}

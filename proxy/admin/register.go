@@ -113,7 +113,7 @@ func (a *API) place(ctx context.Context, all []*registration) error {
 	ctx, cancel := context.WithTimeout(ctx, max(patience, minPatience))
 	defer cancel()
 	for _, r := range all {
-		if s, err := a.opts.Registry.Get(r.spec.ID); err == nil && s.State() != registry.StateEnded {
+		if _, err := a.opts.Registry.Get(r.spec.ID); err == nil {
 			continue // a repeated registration, or one that the registry refuses
 		}
 		placement, err := a.opts.Pool.Place(ctx, r.spec.ID)

@@ -87,6 +87,7 @@ func (a *API) putUpstream(_ context.Context, in *putUpstreamInput) (*answer[upst
 		}
 		return nil, err
 	}
+	a.opts.Logger.Info().Str("upstream", in.Name).Int("replicas", len(in.Body.Replicas)).Msg("upstream configured")
 	return a.status(in.Name)
 }
 
@@ -107,6 +108,7 @@ func (a *API) deleteUpstream(_ context.Context, in *UpstreamPath) (*struct{}, er
 	if err := a.opts.Upstreams.Delete(in.Name); err != nil {
 		return nil, upstreamError(err)
 	}
+	a.opts.Logger.Info().Str("upstream", in.Name).Msg("upstream removed")
 	return nil, nil //nolint:nilnil // huma's way to answer 204
 }
 
