@@ -37,18 +37,26 @@ func openAIBody(e Error) []byte {
 	} else {
 		b = rawjson.Quote(b, e.Param)
 	}
+	return appendCode(b, e)
+}
+
+// appendCode ends an error's body: the code and the stop condition in the inner
+// object, and the stop condition once more in the outer one.
+func appendCode(b []byte, e Error) []byte {
 	b = append(b, `,"code":`...)
 	b = rawjson.Quote(b, e.Code)
-	if e.StopCondition != "" {
-		b = append(b, `,"stop_condition":`...)
-		b = rawjson.Quote(b, e.StopCondition)
-	}
+	b = appendStopCondition(b, e)
 	b = append(b, '}')
-	if e.StopCondition != "" {
-		b = append(b, `,"stop_condition":`...)
-		b = rawjson.Quote(b, e.StopCondition)
-	}
+	b = appendStopCondition(b, e)
 	return append(b, '}')
+}
+
+func appendStopCondition(b []byte, e Error) []byte {
+	if e.StopCondition == "" {
+		return b
+	}
+	b = append(b, `,"stop_condition":`...)
+	return rawjson.Quote(b, e.StopCondition)
 }
 
 func openAIType(status int) string {

@@ -23,18 +23,7 @@ func (Messages) ErrorBody(e Error) []byte {
 	b = rawjson.Quote(b, anthropicType(e.Status))
 	b = append(b, `,"message":`...)
 	b = rawjson.Quote(b, e.Message)
-	b = append(b, `,"code":`...)
-	b = rawjson.Quote(b, e.Code)
-	if e.StopCondition != "" {
-		b = append(b, `,"stop_condition":`...)
-		b = rawjson.Quote(b, e.StopCondition)
-	}
-	b = append(b, '}')
-	if e.StopCondition != "" {
-		b = append(b, `,"stop_condition":`...)
-		b = rawjson.Quote(b, e.StopCondition)
-	}
-	return append(b, '}')
+	return appendCode(b, e)
 }
 
 // ErrorEvent implements Dialect.
