@@ -37,7 +37,7 @@ func (c *call) relayJSON() error {
 	}
 	answerHeader(c.writer.Header(), c.response.Header)
 	left := c.exchange.request.Context().Err() != nil // a write could succeed, but to nobody
-	c.turn.SetDelivered(c.deliver(status, body) && !left)
+	c.turn.SetDelivered(c.deliver(status, c.dialect.Visible(body, c.added)) && !left)
 	return nil
 }
 

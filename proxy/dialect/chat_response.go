@@ -55,6 +55,9 @@ func chatChoice(raw []byte) registry.Choice {
 	return registry.Choice{Index: int(index), FinishReason: finish}
 }
 
+// Visible implements Dialect.
+func (Chat) Visible(answer []byte, _ Added) []byte { return answer }
+
 // Inspect implements Dialect.
 func (Chat) Inspect(response []byte) Details {
 	object, err := rawjson.ParseObject(response, nil)

@@ -34,6 +34,10 @@ type Dialect interface {
 	// or rawjson.ErrNotObject for a body that is no answer of this dialect.
 	Response(body []byte, c Conversation) (Result, error)
 
+	// Visible is what the harness sees of a whole JSON answer to a request:
+	// the answer without what only added caused. It may be answer itself.
+	Visible(answer []byte, added Added) []byte
+
 	// Stream follows the streamed answer to a request.
 	Stream(r *Request, added Added, c Conversation) Stream
 
@@ -80,20 +84,6 @@ const (
 	UsageAsked                     // ask, unless the harness declined it explicitly
 	UsageRequired                  // ask in any case: a token limit depends on it
 )
-
-// Added is what muxproxy put into a request for itself.
-type Added struct {
-	Usage bool // the usage chunk of a stream
-}
-
-// Fields names the request fields that Added stands for, as an upstream that
-// does not know them would name them in its refusal.
-func (a Added) Fields() []string {
-	if !a.Usage {
-		return nil
-	}
-	return []string{"stream_options", "include_usage"}
-}
 
 // A Stream follows one streamed response, event by event.
 type Stream interface {

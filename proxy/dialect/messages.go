@@ -202,6 +202,9 @@ func messagesFailure(object rawjson.Object) *Failure {
 	return &Failure{Message: string(raw)}
 }
 
+// Visible implements Dialect. Nothing is added to requests of this format.
+func (Messages) Visible(answer []byte, _ Added) []byte { return answer }
+
 // Inspect implements Dialect.
 func (Messages) Inspect(response []byte) Details {
 	if rawjson.Lookup(response, "content") == nil {
