@@ -16,6 +16,8 @@ const (
 
 	ConditionAdmin         = "admin_stop"     // see [Session.Stop]
 	ConditionContextLength = "context_length" // upstream says the prompt is too long
+	ConditionTunnelLost    = "tunnel_lost"    // see [EndpointLossStop]
+	ConditionUserCompleted = "user_completed" // its user simulator says that it is done
 )
 
 // refuse returns why no call can be admitted now, nil if one can. A session at a limit is stopped by it, so that its state says why.

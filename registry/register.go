@@ -51,7 +51,7 @@ func (r *Registry) draft(given *Spec) (draft, error) {
 	}
 	d.hash = hashSecret(d.secret)
 	if spec.ID == "" {
-		spec.ID = newID()
+		spec.ID = NewID()
 	}
 	d.session = newSession(r, &spec)
 	return d, nil

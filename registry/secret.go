@@ -21,7 +21,8 @@ func hashSecret(secret string) secretHash { return sha256.Sum256([]byte(secret))
 // newSecret returns a secret with 130 random bits.
 func newSecret() string { return secretPrefix + rand.Text() }
 
-func newID() string { return "s-" + strings.ToLower(rand.Text()[:20]) }
+// NewID makes an id for a session whose client gave none.
+func NewID() string { return "s-" + strings.ToLower(rand.Text()[:20]) }
 
 func validSecret(secret string) bool {
 	return len(secret) >= minSecret && len(secret) <= maxSecret &&

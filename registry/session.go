@@ -174,6 +174,7 @@ func (s *Session) replace(next Spec) error {
 		return ended
 	}
 	next.ID, next.Digest, next.Placement, next.StopConditions = s.id, s.digest, s.spec.Placement, s.conditions
+	next.OnEndpointLoss = s.spec.OnEndpointLoss
 	next.Lease = cmp.Or(next.Lease, s.registry.options.Lease)
 	s.apply(&next)
 	s.renew(time.Now())

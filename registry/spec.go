@@ -27,6 +27,7 @@ type Spec struct {
 
 	Limits         Limits
 	StopConditions []StopCondition
+	OnEndpointLoss EndpointLoss
 	Lease          time.Duration // 0 is [Options].Lease
 
 	Digest    [32]byte // of the registering request, tells a repeated one from another
@@ -41,13 +42,6 @@ const (
 	SamplingOverride SamplingMode = "override" // the session wins
 	SamplingDefault  SamplingMode = "default"  // the harness wins
 )
-
-// Placement says on which server a session was placed and how that is reached. Generation counts the endpoints it has had.
-type Placement struct {
-	Server     string
-	URL        string
-	Generation int
-}
 
 // Limits of one session. A nil limit does not exist, a zero is a limit like any other.
 type Limits struct {

@@ -14,11 +14,15 @@ const maxConditionName = 128
 func (s *Spec) validate() error {
 	s.Upstream = cmp.Or(s.Upstream, DefaultUpstream)
 	s.SamplingMode = cmp.Or(s.SamplingMode, SamplingOverride)
+	s.OnEndpointLoss = cmp.Or(s.OnEndpointLoss, EndpointLossStop)
 	if s.ID != "" && !validID(s.ID) {
 		return &InvalidError{"id", "must have at most 128 characters of A-Z a-z 0-9 . _ - and begin with a letter or digit"}
 	}
 	if s.SamplingMode != SamplingOverride && s.SamplingMode != SamplingDefault {
 		return &InvalidError{"sampling_mode", "must be override or default"}
+	}
+	if s.OnEndpointLoss != EndpointLossStop && s.OnEndpointLoss != EndpointLossKeep {
+		return &InvalidError{"on_endpoint_loss", "must be stop or keep"}
 	}
 	for key, value := range s.Sampling {
 		if !json.Valid(value) {
@@ -86,7 +90,8 @@ func validateConditions(conditions []StopCondition) error {
 func reserved(name string) bool {
 	switch name {
 	case LimitTurns, LimitInputTokens, LimitOutputTokens, LimitTotalTokens, LimitContextTokens, LimitDuration,
-		BusyMaxInflight, BusyRequestsPerSecond, ConditionAdmin, ConditionContextLength:
+		BusyMaxInflight, BusyRequestsPerSecond, ConditionAdmin, ConditionContextLength,
+		ConditionTunnelLost, ConditionUserCompleted:
 		return true
 	}
 	return false

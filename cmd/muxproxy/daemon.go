@@ -120,7 +120,7 @@ func (d *daemon) wireUpstreams() error {
 }
 
 func (d *daemon) wireAdmin(scrape http.Handler) error {
-	api, err := admin.New(admin.Options{
+	options := admin.Options{
 		Registry:    d.registry,
 		Upstreams:   d.upstreams,
 		Pool:        d.pool,
@@ -132,15 +132,15 @@ func (d *daemon) wireAdmin(scrape http.Handler) error {
 		Registered:  func(t time.Duration) { d.metrics.RegisterDuration.Observe(t.Seconds()) },
 		Refused:     d.metrics.Refusal,
 		Logger:      d.log,
-	})
+	}
+	if d.cfg.Pprof {
+		options.Profiles = profiles()
+	}
+	api, err := admin.New(options)
 	if err != nil {
 		return fmt.Errorf("wire admin API: %w", err)
 	}
-	handler := api.Handler()
-	if d.cfg.Pprof {
-		handler = withPprof(handler, d.cfg.AdminToken)
-	}
-	d.admin.serve(handler)
+	d.admin.serve(api.Handler())
 	return nil
 }
 

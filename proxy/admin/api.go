@@ -48,6 +48,9 @@ type Options struct {
 	Metrics http.Handler
 	// MetricsAuth makes GET /metrics ask for the token too.
 	MetricsAuth bool
+	// Profiles serves everything under /debug/pprof/, for who has the token; nil
+	// serves 404.
+	Profiles http.Handler
 	// Ready says why no new session can be placed; nil means that one can, and
 	// so does a nil function.
 	Ready func() error
@@ -124,6 +127,9 @@ func build(opts Options) *API {
 	a.registerUpstreamRoutes()
 	a.registerHealthRoutes()
 	a.registerDocsRoutes(r)
+	if opts.Profiles != nil {
+		r.Handle("/debug/pprof/*", opts.Profiles)
+	}
 
 	a.handler = a.record(r, a.authenticate(limitUpload(r)))
 	return a

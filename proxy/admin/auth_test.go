@@ -117,3 +117,15 @@ func TestSecretsAreShownOnceAndNeverLogged(t *testing.T) {
 		t.Errorf("the log has no line for a request: %s", h.log)
 	}
 }
+
+func TestHealthAndMetricsTakeParametersOfOthers(t *testing.T) {
+	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	h := newHarness(t, func(_ *registry.Options, o *admin.Options) { o.Metrics = metrics })
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		for _, query := range []string{"?probe=1", "?t=1&t=2", "?%zz"} {
+			if r := h.do(http.MethodGet, path+query, nil); r.StatusCode != http.StatusOK {
+				t.Errorf("%s%s: got %d; want 200", path, query, r.StatusCode)
+			}
+		}
+	}
+}

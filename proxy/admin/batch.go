@@ -134,7 +134,7 @@ func (a *API) registerBatch(ctx context.Context, in *batchInput) (*writer, error
 		}
 		return out
 	}
-	return a.registering(ctx, bodies, at, register, show), nil
+	return a.registering(ctx, bodies, register, show), nil
 }
 
 func (a *API) entry(r *registration) batchEntry {

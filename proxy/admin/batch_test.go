@@ -74,6 +74,27 @@ func TestBatchThatIsNotAtomicReportsEach(t *testing.T) {
 	}
 }
 
+func TestUnknownUpstreamIsReportedOfItsSessionAlone(t *testing.T) {
+	h := newHarness(t)
+	got := h.want(http.StatusCreated, http.MethodPost, "/sessions/batch",
+		value{"atomic": false, "sessions": []value{{"id": "a"}, {"id": "b", "upstream": "nope"}, {"id": "c"}}})
+	list := got["sessions"].([]any)
+	if at(list[0].(value), "id") != "a" || at(list[2].(value), "id") != "c" {
+		t.Errorf("got %v", list)
+	}
+	errs, _ := at(list[1].(value), "error", "errors").([]any)
+	if len(errs) != 1 || errs[0].(value)["location"] != "body.sessions[1].upstream" {
+		t.Errorf("got %v; want body.sessions[1].upstream named", list[1])
+	}
+	if h.pool.count() != 2 {
+		t.Errorf("got %d places; want 2", h.pool.count())
+	}
+	r := h.problem(http.StatusUnprocessableEntity, "invalid_request", http.MethodPost, "/sessions", value{"upstream": "nope"})
+	if got := h.locations(r); !slices.Equal(got, []string{"body.upstream"}) {
+		t.Errorf("got %v; want body.upstream", got)
+	}
+}
+
 func TestBatchCanBeRetried(t *testing.T) {
 	h := newHarness(t)
 	body := value{"sessions": []value{{"id": "a", "secret": secret}, {"id": "b", "secret": secret + "b"}}}

@@ -1,8 +1,10 @@
 package admin_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/muxproxy/muxproxy/registry"
@@ -57,6 +59,27 @@ func TestBulkCallsNeedASelection(t *testing.T) {
 	}
 }
 
+func TestReasonToStopIsTextWithoutControlCharacters(t *testing.T) {
+	h := newHarness(t)
+	for i, reason := range []string{"judge said: no more (score 0.2)", "zu früh, 北京", strings.Repeat("é", 256)} {
+		id := fmt.Sprint("s", i)
+		h.register(value{"id": id})
+		if got := h.want(http.StatusOK, http.MethodPost, "/sessions/"+id+"/stop", value{"reason": reason}); got["stop_condition"] != reason {
+			t.Errorf("got %q; want %q", got["stop_condition"], reason)
+		}
+	}
+	h.register(value{"id": "a"})
+	for _, reason := range []string{"", "two\nlines", "\x1b[31m", "a\u0085b", strings.Repeat("x", 257)} {
+		for path, body := range map[string]value{"/sessions/a/stop": {}, "/sessions/stop": {"ids": []string{"a"}}} {
+			body["reason"] = reason
+			r := h.problem(http.StatusUnprocessableEntity, "invalid_request", http.MethodPost, path, body)
+			if got := h.locations(r); !slices.Contains(got, "body.reason") {
+				t.Errorf("%q: got %v; want body.reason named", reason, got)
+			}
+		}
+	}
+}
+
 func TestStopKeepsTheFirstReason(t *testing.T) {
 	h := newHarness(t)
 	h.register(value{"id": "a"})
@@ -74,7 +97,6 @@ func TestStopKeepsTheFirstReason(t *testing.T) {
 	if list[0].(value)["stop_condition"] != "enough" || list[1].(value)["stop_condition"] != "step_over" || !slices.Equal(texts(got["unknown"]), []string{"x"}) {
 		t.Errorf("got %v", got)
 	}
-	h.problem(http.StatusUnprocessableEntity, "invalid_request", http.MethodPost, "/sessions/b/stop", `{"reason": "two words"}`)
 	h.problem(http.StatusUnprocessableEntity, "invalid_request", http.MethodPost, "/sessions/b/stop", `{"cancle": true}`)
 }
 

@@ -9,18 +9,21 @@ import (
 )
 
 func (a *API) registerHealthRoutes() {
+	// Probes and scrapers may add parameters of their own, to get past a cache:
+	// none of these calls has any that could be misspelt.
+	const anyQuery = true
 	noToken := []map[string][]string{}
 	route(a, huma.Operation{
-		OperationID: "healthz", Method: http.MethodGet, Path: "/healthz", Tags: []string{tagDaemon}, Security: noToken,
+		OperationID: "healthz", Method: http.MethodGet, Path: "/healthz", Tags: []string{tagDaemon}, SkipValidateParams: anyQuery, Security: noToken,
 		Summary: "Whether the process is alive", Description: "Asks no upstream.",
 	}, a.healthz)
 	route(a, huma.Operation{
-		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: []string{tagDaemon}, Security: noToken,
+		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: []string{tagDaemon}, SkipValidateParams: anyQuery, Security: noToken,
 		Summary: "Whether a session can be placed", Description: "503 while shutting down too.",
 		Errors: []int{http.StatusServiceUnavailable},
 	}, a.readyz)
 	route(a, huma.Operation{
-		OperationID: "metrics", Method: http.MethodGet, Path: "/metrics", Tags: []string{tagDaemon},
+		OperationID: "metrics", Method: http.MethodGet, Path: "/metrics", Tags: []string{tagDaemon}, SkipValidateParams: anyQuery,
 		Summary: "Prometheus metrics", Description: "Asks for the token only where MUXPROXY_METRICS_AUTH is set.",
 		Responses: map[string]*huma.Response{"200": {
 			Description: "The Prometheus text format.",

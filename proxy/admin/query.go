@@ -11,6 +11,10 @@ import (
 // where huma would take the first, or that cannot be read, where net/url would
 // drop a part.
 func onlyOnce(hctx huma.Context, next func(huma.Context)) {
+	if hctx.Operation().SkipValidateParams {
+		next(hctx)
+		return
+	}
 	u := hctx.URL()
 	query, err := url.ParseQuery(u.RawQuery)
 	var faults []FieldError

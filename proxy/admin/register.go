@@ -2,10 +2,8 @@ package admin
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -29,11 +27,10 @@ type registration struct {
 }
 
 // registering answers a request that registers sessions: register brings them
-// about, show is the answer's body, at says where in the request a session is.
-// Ids are locked to the end of the answer, and sessions whose answer could not
-// be written are undone.
+// about, show is the answer's body. Ids are locked to the end of the answer, and
+// sessions whose answer could not be written are undone.
 func (a *API) registering(
-	ctx context.Context, bodies []*newSession, at func(int) string,
+	ctx context.Context, bodies []*newSession,
 	register func(context.Context, []*registration) error, show func([]*registration) any,
 ) *writer {
 	return &writer{Body: func(hctx huma.Context) {
@@ -42,7 +39,7 @@ func (a *API) registering(
 		if a.opts.Registered != nil {
 			defer func() { a.opts.Registered(time.Since(start)) }()
 		}
-		all, unlock, err := a.prepare(ctx, bodies, at)
+		all, unlock, err := a.prepare(ctx, bodies)
 		if err != nil {
 			a.writeError(hctx, err)
 			return
@@ -61,18 +58,15 @@ func (a *API) registering(
 }
 
 // prepare turns bodies into specs and locks the ids the client chose.
-func (a *API) prepare(ctx context.Context, bodies []*newSession, at func(int) string) (all []*registration, unlock func(), err error) {
+func (a *API) prepare(ctx context.Context, bodies []*newSession) (all []*registration, unlock func(), err error) {
 	var given []string
-	for i, body := range bodies {
-		if !a.knownUpstream(body.Upstream) {
-			return nil, nil, invalid(FieldError{"no such upstream", at(i) + ".upstream"})
-		}
+	for _, body := range bodies {
 		spec, err := body.spec()
 		if err != nil {
 			return nil, nil, err
 		}
 		if spec.ID == "" {
-			spec.ID = "s-" + strings.ToLower(rand.Text()[:20])
+			spec.ID = registry.NewID()
 		} else {
 			given = append(given, spec.ID)
 		}
@@ -82,8 +76,14 @@ func (a *API) prepare(ctx context.Context, bodies []*newSession, at func(int) st
 	return all, unlock, err
 }
 
-// registerAll registers all or none.
+// registerAll registers all or none. Where it is the fault of one, the error is
+// a [registry.SpecError].
 func (a *API) registerAll(ctx context.Context, all []*registration) error {
+	for i, r := range all {
+		if !a.knownUpstream(r.body.Upstream) {
+			return &registry.SpecError{Index: i, Err: invalid(FieldError{"no such upstream", "body.upstream"})}
+		}
+	}
 	if err := a.place(ctx, all); err != nil {
 		a.release(all)
 		return err

@@ -30,7 +30,7 @@ type newSession struct {
 
 	Limits         limits          `json:"limits,omitzero"`
 	StopConditions []stopCondition `json:"stop_conditions,omitempty" maxItems:"64" nullable:"false" doc:"Rules on each turn; the first that matches stops the session after that turn."`
-	OnEndpointLoss string          `json:"on_endpoint_loss,omitempty" enum:"stop,keep" doc:"What becomes of the session when its endpoint is lost for good. A direct endpoint (driver none) never is."`
+	OnEndpointLoss string          `json:"on_endpoint_loss,omitempty" enum:"stop,keep" default:"stop" doc:"What becomes of the session when its endpoint is lost for good: stop stops it with tunnel_lost, keep gives it another endpoint. A direct endpoint (driver none) never is."`
 
 	Lease Duration `json:"lease,omitzero" doc:"The session ends when nothing renews it for so long; the server's default when absent."`
 	Wait  Duration `json:"wait,omitzero" doc:"How long to wait for a place on a server; 60s when absent."`
@@ -50,7 +50,7 @@ type limits struct {
 
 // stopCondition is a rule on the text or the tool calls of a turn.
 type stopCondition struct {
-	Name       string `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"What the session's stop_condition will say. Not the name of a limit, nor admin_stop or context_length." example:"submitted"`
+	Name       string `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"What the session's stop_condition will say. Not the name of a limit or of a built-in condition: admin_stop, context_length, tunnel_lost, user_completed." example:"submitted"`
 	ToolCall   string `json:"tool_call,omitempty" doc:"Matches a call of the tool of this name." example:"submit"`
 	TextRegexp string `json:"text_regexp,omitempty" maxLength:"4096" doc:"Matches in the text of a choice; RE2 syntax." example:"I cannot (solve|do) this"`
 }
@@ -126,7 +126,7 @@ func (s *newSession) spec() (registry.Spec, error) {
 		ID: s.ID, Secret: s.Secret, Labels: s.Labels, Metadata: s.Metadata,
 		Upstream: s.Upstream, Affinity: s.Affinity, Model: s.Model,
 		Sampling: s.Sampling, SamplingMode: registry.SamplingMode(s.SamplingMode),
-		Limits: s.Limits.spec(), Lease: s.Lease.d,
+		Limits: s.Limits.spec(), OnEndpointLoss: registry.EndpointLoss(s.OnEndpointLoss), Lease: s.Lease.d,
 	}
 	for _, c := range s.StopConditions {
 		condition := registry.StopCondition{Name: c.Name, ToolCall: c.ToolCall}

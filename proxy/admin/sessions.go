@@ -88,8 +88,7 @@ func (a *API) registerSession(ctx context.Context, in *registerInput) (*writer, 
 		body = &newSession{}
 	}
 	show := func(all []*registration) any { return a.shown(all[0]) }
-	at := func(int) string { return "body" }
-	return a.registering(ctx, []*newSession{body}, at, a.registerAll, show), nil
+	return a.registering(ctx, []*newSession{body}, a.registerAll, show), nil
 }
 
 func (a *API) shown(r *registration) registered {

@@ -24,6 +24,7 @@ type Settings struct {
 	SamplingMode   registry.SamplingMode      `json:"sampling_mode" enum:"override,default"`
 	Limits         shownLimits                `json:"limits" doc:"Only those that are set."`
 	StopConditions []stopCondition            `json:"stop_conditions" nullable:"false"`
+	OnEndpointLoss registry.EndpointLoss      `json:"on_endpoint_loss" enum:"stop,keep"`
 	LeaseSeconds   float64                    `json:"lease_seconds"`
 }
 
@@ -54,6 +55,7 @@ func settingsOf(spec registry.Spec) Settings {
 			MaxInflight: l.MaxInflight, RequestsPerSecond: l.RequestsPerSecond,
 		},
 		StopConditions: make([]stopCondition, 0, len(spec.StopConditions)),
+		OnEndpointLoss: spec.OnEndpointLoss,
 	}
 	if l.MaxDuration != nil {
 		out.Limits.MaxDurationSeconds = new(l.MaxDuration.Seconds())

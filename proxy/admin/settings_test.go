@@ -12,7 +12,7 @@ import (
 func settingsOf(t *testing.T, answer value) string {
 	t.Helper()
 	shown := value{}
-	for _, name := range []string{"upstream", "affinity", "model", "sampling", "sampling_mode", "limits", "stop_conditions", "lease_seconds"} {
+	for _, name := range []string{"upstream", "affinity", "model", "sampling", "sampling_mode", "limits", "stop_conditions", "on_endpoint_loss", "lease_seconds"} {
 		v, ok := answer[name]
 		if !ok {
 			t.Errorf("%s is not shown", name)
@@ -27,8 +27,8 @@ func settingsOf(t *testing.T, answer value) string {
 }
 
 const (
-	bareSettings = `{"affinity":"bare","lease_seconds":3600,"limits":{},"model":null,"sampling":{},"sampling_mode":"override","stop_conditions":[],"upstream":"default"}`
-	fullSettings = `{"affinity":"g","lease_seconds":60,"limits":{"max_duration_seconds":90,"max_inflight":2,"max_turns":0},"model":"m",` +
+	bareSettings = `{"affinity":"bare","lease_seconds":3600,"limits":{},"model":null,"on_endpoint_loss":"stop","sampling":{},"sampling_mode":"override","stop_conditions":[],"upstream":"default"}`
+	fullSettings = `{"affinity":"g","lease_seconds":60,"limits":{"max_duration_seconds":90,"max_inflight":2,"max_turns":0},"model":"m","on_endpoint_loss":"keep",` +
 		`"sampling":{"top_k":20},"sampling_mode":"default",` +
 		`"stop_conditions":[{"name":"submitted","tool_call":"submit"},{"name":"gave_up","text_regexp":"I (can|will) not"}],"upstream":"default"}`
 )
@@ -37,7 +37,7 @@ func TestEverySettingIsShown(t *testing.T) {
 	h := newHarness(t)
 	h.register(value{"id": "bare"})
 	h.register(value{
-		"id": "full", "affinity": "g", "model": "m", "sampling": value{"top_k": 20}, "sampling_mode": "default", "lease": 60,
+		"id": "full", "affinity": "g", "model": "m", "sampling": value{"top_k": 20}, "sampling_mode": "default", "lease": 60, "on_endpoint_loss": "keep",
 		"limits":          value{"max_turns": 0, "max_inflight": 2, "max_duration": "90s"},
 		"stop_conditions": []value{{"name": "submitted", "tool_call": "submit"}, {"name": "gave_up", "text_regexp": "I (can|will) not"}},
 	})

@@ -24,7 +24,7 @@ func (a *API) registerStopRoutes() {
 
 // Stop says how to stop. It is exported because it is embedded, see [SessionPath].
 type Stop struct {
-	Reason string `json:"reason,omitempty" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"What the session's stop_condition will say; admin_stop when absent."`
+	Reason string `json:"reason,omitempty" minLength:"1" maxLength:"256" pattern:"^[^\\x00-\\x1F\\x7F-\\x9F]*$" doc:"What the session's stop_condition will say: text without control characters; admin_stop when absent."`
 	Cancel bool   `json:"cancel,omitempty" doc:"Cancel calls in flight too."`
 }
 
