@@ -7,9 +7,10 @@ GOFUMPT_VERSION := v0.12.0
 
 bin := $(CURDIR)/.bin
 sdk := cmd/muxproxy/testdata/sdk
+frps := tunnel/frp/frpstest/testdata
 fuzztime ?= 10s
 
-.PHONY: build demo test sdk-setup lint fuzz bench clean
+.PHONY: build demo test sdk-setup frps lint fuzz bench clean
 
 ## build: the daemon, as ./muxproxy
 build:
@@ -20,7 +21,7 @@ demo: build
 	./muxproxy demo $(DEMO_FLAGS)
 
 ## test: everything, with all that it needs set up
-test: sdk-setup
+test: sdk-setup frps
 	go vet ./...
 	go test -race -timeout 8m ./...
 
@@ -38,6 +39,13 @@ $(sdk)/javascript/node_modules/.installed: $(sdk)/javascript/package.json $(sdk)
 
 $(sdk)/go/checks: $(sdk)/go/go.mod $(sdk)/go/go.sum $(wildcard $(sdk)/go/*.go)
 	cd $(sdk)/go && go build -o checks .
+	touch $@
+
+## frps: the releases of frp's server that tunnels are tested against
+frps: $(bin)/frps-0.66.0 $(bin)/frps-0.71.0
+
+$(bin)/frps-%: $(frps)/frps-%/go.mod $(frps)/frps-%/go.sum
+	cd $(<D) && CGO_ENABLED=0 go build -trimpath -tags noweb -o $@ github.com/fatedier/frp/cmd/frps
 	touch $@
 
 ## lint: formatting, the linters, and that go.mod and the code are as the tools want them
