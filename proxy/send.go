@@ -96,7 +96,7 @@ func (c *call) dispatch(settings *registry.Settings) error {
 		model = c.request.Model
 	}
 	c.admitted.Record(registry.Request{
-		Body: body, Shared: parts(c.request.Object), Prefixes: c.conversation.Prefixes, Model: model,
+		Body: body, Shared: parts(c.request.Object), Prefixes: c.conversation.Prefixes, Model: model, Added: c.added.Bits(),
 	})
 
 	var written func()

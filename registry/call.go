@@ -11,7 +11,8 @@ type CallInfo struct {
 	Dialect   string
 	Route     string
 	RequestID string
-	Attempt   int
+	Attempt   int      // how often the harness had tried before, as it says
+	Digest    [32]byte // of all that a retry of the call has in common with it; zero is unknown
 
 	// Cancel cancels the context that is given to Admit, which is then the call's own. If it is nil the call makes one of its own.
 	Cancel context.CancelCauseFunc
@@ -31,6 +32,7 @@ type Call struct {
 	phase   callPhase
 	request *record
 	model   string
+	added   uint32
 	parent  *int
 }
 

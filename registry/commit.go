@@ -24,7 +24,7 @@ func (c *Call) keep(added *record, request *Request) (spare *record) {
 		return added
 	}
 	spare, c.request = c.request, added
-	c.model, c.parent = request.Model, s.parentOf(request.Prefixes)
+	c.model, c.added, c.parent = request.Model, request.Added, s.parentOf(request.Prefixes)
 	return spare
 }
 
@@ -61,7 +61,7 @@ func (c *Call) turn(response *Response) *Turn {
 		choices[i].Text = nil
 	}
 	return &Turn{
-		Dialect: c.info.Dialect, Route: c.info.Route, RequestID: c.info.RequestID, Attempt: c.info.Attempt,
+		Dialect: c.info.Dialect, Route: c.info.Route, RequestID: c.info.RequestID, Attempt: c.info.Attempt, Digest: c.info.Digest,
 		Model: response.Model, UpstreamRequestID: response.UpstreamRequestID,
 		Upstream: response.Upstream, Replica: response.Replica,
 		Status: response.Status, Response: response.Body, Stream: response.Stream, Choices: choices,
@@ -79,7 +79,7 @@ func (s *Session) publish(c *Call, turn *Turn, choices []Choice, condition strin
 	}
 	c.phase = callRecorded
 	s.reserved--
-	turn.Index, turn.Parent, turn.request = len(s.turns), c.parent, c.request
+	turn.Index, turn.Parent, turn.request, turn.Added = len(s.turns), c.parent, c.request, c.added
 	turn.Model = cmp.Or(c.model, turn.Model)
 	s.count(turn)
 	s.turns = append(s.turns, turn)
@@ -138,7 +138,7 @@ func (c *Call) Fail(failure Failure) {
 // fail writes a failed call down. It returns it, and the one it took the place of if there is one.
 func (s *Session) fail(c *Call, failure Failure) (added, dropped *FailedCall) {
 	added = &FailedCall{
-		Dialect: c.info.Dialect, Route: c.info.Route, RequestID: c.info.RequestID, Attempt: c.info.Attempt,
+		Dialect: c.info.Dialect, Route: c.info.Route, RequestID: c.info.RequestID, Attempt: c.info.Attempt, Digest: c.info.Digest,
 		Model: c.model, UpstreamRequestID: failure.UpstreamRequestID, Upstream: failure.Upstream, Replica: failure.Replica,
 		Error:    CallError{Kind: failure.Kind, Status: failure.Status, Message: failure.Message},
 		Received: failure.Received, request: c.request,

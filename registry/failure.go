@@ -57,6 +57,7 @@ type FailedCall struct {
 	RequestID         string
 	UpstreamRequestID string
 	Attempt           int
+	Digest            [32]byte // see [CallInfo]
 	Upstream          string
 	Replica           string
 

@@ -265,3 +265,25 @@ func TestRequestRecordedAgainReplacesTheOneBefore(t *testing.T) {
 		t.Errorf("model is %s; want the last one's", turn.Model)
 	}
 }
+
+func TestWhatARetryIsKnownByIsKeptHoweverItsCallEnds(t *testing.T) {
+	s, _ := register(t, newRegistry(t, registry.Options{}), registry.Spec{})
+	digest := [32]byte{1, 2, 3}
+	open := func() *registry.Call {
+		call, err := s.Admit(t.Context(), registry.CallInfo{Attempt: 2, Digest: digest})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(call.Close)
+		call.Record(registry.Request{Body: []byte(`{}`), Added: 5})
+		return call
+	}
+	turn := commit(t, open(), registry.Response{Status: 200})
+	if turn.Digest != digest || turn.Added != 5 || turn.Attempt != 2 {
+		t.Errorf("the turn has the digest %x, %d added, attempt %d", turn.Digest, turn.Added, turn.Attempt)
+	}
+	open().Fail(registry.Failure{Kind: registry.FailureTimeout})
+	if failed := s.Trace().FailedCalls[0]; failed.Digest != digest || failed.Attempt != 2 {
+		t.Errorf("the failed call has the digest %x, attempt %d", failed.Digest, failed.Attempt)
+	}
+}

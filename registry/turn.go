@@ -16,6 +16,8 @@ type Turn struct {
 	RequestID         string
 	UpstreamRequestID string
 	Attempt           int
+	Digest            [32]byte // see [CallInfo]
+	Added             uint32   // see [Request]
 	Upstream          string
 	Replica           string
 
@@ -94,6 +96,7 @@ type Request struct {
 	// Prefixes are the hashes of the conversation after each message, to be found among the Continuation of earlier turns.
 	Prefixes []uint64
 	Model    string
+	Added    uint32 // what was added to it that the harness does not know of, in the form that is recorded
 }
 
 // Part is the value of a top-level field in a request's body.
