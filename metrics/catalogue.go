@@ -106,6 +106,10 @@ func Catalogue() []Metric {
 			Help: "Replicas of an upstream.",
 		},
 		{
+			Name: "muxproxy_upstream_paused", Type: Gauge, Labels: []string{"upstream"},
+			Help: "1 while an upstream is paused, else 0.",
+		},
+		{
 			Name: "muxproxy_upstream_connections_opened_total", Type: Counter, Labels: []string{"upstream"},
 			Help: "Connections opened to an upstream.",
 		},

@@ -33,6 +33,7 @@ type UpstreamState struct {
 	Name               string
 	Inflight           int // requests its replicas are working on
 	Up, Down, Draining int // replicas, by state
+	Paused             bool
 }
 
 // stateCollector reads the sources at each scrape. It also collects the instruments labelled with an upstream, for
@@ -44,7 +45,7 @@ type stateCollector struct {
 	inflight, sessions, registered, ended *prometheus.Desc
 	traceBytes, evicted                   *prometheus.Desc
 	upstreamInflight, upstreamReplicas    *prometheus.Desc
-	limit, buildInfo                      *prometheus.Desc
+	upstreamPaused, limit, buildInfo      *prometheus.Desc
 }
 
 func newStateCollector(c catalogue, sources Sources, upstreams *upstreams) *stateCollector {
@@ -59,6 +60,7 @@ func newStateCollector(c catalogue, sources Sources, upstreams *upstreams) *stat
 		evicted:          c.desc("traces_evicted_total", Counter),
 		upstreamInflight: c.desc("upstream_inflight", Gauge),
 		upstreamReplicas: c.desc("upstream_replicas", Gauge),
+		upstreamPaused:   c.desc("upstream_paused", Gauge),
 		limit:            c.desc("instance_limit", Gauge),
 		buildInfo:        c.desc("build_info", Gauge),
 	}
@@ -68,7 +70,7 @@ func newStateCollector(c catalogue, sources Sources, upstreams *upstreams) *stat
 func (s *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		s.inflight, s.sessions, s.registered, s.ended, s.traceBytes, s.evicted,
-		s.upstreamInflight, s.upstreamReplicas, s.limit, s.buildInfo,
+		s.upstreamInflight, s.upstreamReplicas, s.upstreamPaused, s.limit, s.buildInfo,
 	} {
 		ch <- d
 	}
@@ -139,6 +141,11 @@ func (s *stateCollector) collectUpstreams(ch chan<- prometheus.Metric) {
 		gauge(ch, s.upstreamReplicas, float64(u.Up), u.Name, "up")
 		gauge(ch, s.upstreamReplicas, float64(u.Down), u.Name, "down")
 		gauge(ch, s.upstreamReplicas, float64(u.Draining), u.Name, "draining")
+		paused := 0.0
+		if u.Paused {
+			paused = 1
+		}
+		gauge(ch, s.upstreamPaused, paused, u.Name)
 	}
 	for _, v := range s.upstreams.all() {
 		v.Collect(ch)

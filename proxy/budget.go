@@ -37,8 +37,10 @@ func (b *budget) start(cancel context.CancelCauseFunc, name string, timeout time
 // renew gives it the same time again.
 func (b *budget) renew() { b.timer.Reset(b.running.Load().after) }
 
-// stop ends the waiting.
+// stop ends the waiting, if it was begun.
 func (b *budget) stop() {
 	b.running.Store(nil)
-	b.timer.Stop()
+	if b.timer != nil {
+		b.timer.Stop()
+	}
 }

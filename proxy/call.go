@@ -91,6 +91,9 @@ func (c *call) run() error {
 	if !ok {
 		return c.failed(errNotConfigured, nil)
 	}
+	if err := target.Rejects(); err != nil {
+		return err // it is no failed call: it was not even tried
+	}
 	c.target = target
 	c.conversation = c.dialect.Conversation(c.request)
 	if err := c.send(settings); err != nil {

@@ -185,6 +185,14 @@ func callRefusal(err error, r refusal) refusal {
 		r.retryAfter, r.reason = unavailable.RetryAfter, metrics.ReasonUpstreamUnavailable
 		return as(http.StatusServiceUnavailable, codeUpstreamUnavailable, metrics.OutcomeRefused)
 	}
+	if paused, ok := errors.AsType[*upstream.PausedError](err); ok {
+		r.retryAfter, r.reason = max(paused.RetryAfter, time.Second), metrics.ReasonPaused
+		return as(http.StatusTooManyRequests, "paused", metrics.OutcomeRefused)
+	}
+	if _, ok := errors.AsType[*upstream.AbortedError](err); ok {
+		r.retryAfter = time.Second
+		return as(http.StatusServiceUnavailable, codeUpstreamUnavailable, metrics.OutcomeAborted)
+	}
 	if errors.Is(err, errNotConfigured) {
 		r.retryAfter, r.reason = time.Second, metrics.ReasonUpstreamUnavailable
 		return as(http.StatusServiceUnavailable, codeUpstreamUnavailable, metrics.OutcomeRefused)
@@ -246,6 +254,9 @@ func failureKind(err error) registry.FailureKind {
 	}
 	if _, ok := errors.AsType[*upstream.UnavailableError](err); ok {
 		return registry.FailureConnection
+	}
+	if _, ok := errors.AsType[*upstream.PausedError](err); ok {
+		return registry.FailureRateLimit
 	}
 	switch {
 	case errors.Is(err, errClientGone):

@@ -51,12 +51,12 @@ func (x *exchange) forward(session *registry.Session, path string, body []byte) 
 	stop := context.AfterFunc(session.Life(), func() { cancel(context.Cause(session.Life())) })
 	defer stop()
 	c := &call{exchange: x, ctx: ctx, cancel: cancel}
-	c.budget.start(cancel, budgetFirstByte, x.proxy.options.FirstByteTimeout)
 	defer c.budget.stop()
 	response, err := target.Send(ctx, &upstream.Request{
 		Method: x.request.Method, Path: path, RawQuery: x.query(),
-		Header: x.upstreamHeader(), Body: body,
-		Affinity: settings.Affinity, SessionHeader: x.proxy.options.SessionHeader,
+		Header: x.upstreamHeader(), Body: body, Cancel: cancel,
+		Dispatching: func() { c.budget.start(cancel, budgetFirstByte, x.proxy.options.FirstByteTimeout) },
+		Affinity:    settings.Affinity, SessionHeader: x.proxy.options.SessionHeader,
 	})
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {

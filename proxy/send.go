@@ -105,14 +105,10 @@ func (c *call) dispatch(settings *registry.Settings) error {
 		// are not kept for as long.
 		c.request.Object, written = rawjson.Object{}, c.releaseBody
 	}
-	c.budget.start(c.cancel, budgetFirstByte, c.proxy.options.FirstByteTimeout)
 	defer c.budget.stop()
-	if c.dispatched.IsZero() { // or the first refusal would count as muxproxy's own time
-		c.dispatched = time.Now()
-	}
 	response, err := c.target.Send(c.ctx, &upstream.Request{
 		Method: http.MethodPost, Path: string(c.route), RawQuery: c.query(),
-		Header: c.upstreamHeader(), Body: body, Written: written,
+		Header: c.upstreamHeader(), Body: body, Written: written, Dispatching: c.dispatching, Cancel: c.cancel,
 		Affinity: settings.Affinity, SessionHeader: c.proxy.options.SessionHeader,
 	})
 	if err != nil {
@@ -121,6 +117,14 @@ func (c *call) dispatch(settings *registry.Settings) error {
 	c.response, c.replica = response, response.Replica
 	c.upstreamRequestID = upstreamRequestID(response.Header)
 	return nil
+}
+
+// dispatching starts the clocks of a call that nothing holds any more.
+func (c *call) dispatching() {
+	c.budget.start(c.cancel, budgetFirstByte, c.proxy.options.FirstByteTimeout)
+	if c.dispatched.IsZero() { // or the first refusal would count as muxproxy's own time
+		c.dispatched = time.Now()
+	}
 }
 
 // sharedFrom is the length from which a top-level value is worth being shared
@@ -148,6 +152,9 @@ func sendError(err error) error {
 		return &upstreamError{registry.FailureConnection, http.StatusBadGateway, codeUpstreamUnreachable, "upstream unreachable", err}
 	}
 	if _, ok := errors.AsType[*upstream.UnavailableError](err); ok {
+		return err
+	}
+	if _, ok := errors.AsType[*upstream.PausedError](err); ok {
 		return err
 	}
 	return &upstreamError{

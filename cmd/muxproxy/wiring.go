@@ -84,7 +84,7 @@ func (d *daemon) upstreamStates() []metrics.UpstreamState {
 	all := d.upstreams.List()
 	states := make([]metrics.UpstreamState, 0, len(all))
 	for _, u := range all {
-		state := metrics.UpstreamState{Name: u.Name}
+		state := metrics.UpstreamState{Name: u.Name, Paused: u.Paused != nil}
 		for _, r := range u.Replicas {
 			state.Inflight += r.Inflight
 			switch r.State {

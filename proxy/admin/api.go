@@ -125,6 +125,7 @@ func build(opts Options) *API {
 	a.registerEndRoutes()
 	a.registerTraceRoutes()
 	a.registerUpstreamRoutes()
+	a.registerPauseRoutes()
 	a.registerHealthRoutes()
 	a.registerDocsRoutes(r)
 	if opts.Profiles != nil {

@@ -21,6 +21,7 @@ const (
 	exampleStopMany = `{"ids": ["gsm8k-0042-a", "gsm8k-0042-b"], "reason": "step_over", "cancel": true}`
 	exampleUpstream = `{"replicas": [{"name": "r1", "url": "http://10.0.0.7:8000"}, {"name": "r2", "url": "http://10.0.0.8:8000"}],
 		"api_key": "sk-...", "headers": {"X-Org": "me"}, "style": "vllm"}`
+	examplePause   = `{"mode": "hold", "inflight": "wait", "timeout": "5m", "on_timeout": "resume"}`
 	exampleVersion = `{"weight_version": 17}`
 )
 

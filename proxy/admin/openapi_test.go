@@ -80,6 +80,7 @@ func TestTheDocumentIsOpenAPI31WithEveryCall(t *testing.T) {
 		"PATCH /sessions/{id}",
 		"POST /sessions", "POST /sessions/batch", "POST /sessions/end", "POST /sessions/heartbeat", "POST /sessions/stop",
 		"POST /sessions/{id}/heartbeat", "POST /sessions/{id}/rotate", "POST /sessions/{id}/stop", "POST /traces/query",
+		"POST /upstreams/{name}/pause", "POST /upstreams/{name}/resume",
 		"PUT /upstreams/{name}", "PUT /upstreams/{name}/weight_version",
 	}
 	if !slices.Equal(calls, want) {

@@ -32,6 +32,7 @@ const (
 	codeDraining        = "draining"
 	codePoolWaiting     = "pool_waiting"
 	codeTunnelFailed    = "tunnel_failed"
+	codePauseOver       = "pause_over"
 	codeNotReady        = "not_ready"
 	codeInternal        = "internal"
 )

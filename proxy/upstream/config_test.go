@@ -97,7 +97,7 @@ func TestListNeverShowsCredentials(t *testing.T) {
 	if strings.Contains(string(shown), "hidden") {
 		t.Errorf("list shows a credential: %s", shown)
 	}
-	want := `[{"name":"default","style":"vllm","usage":"auto","headers":["Host","X-Tenant"],"has_api_key":true,` +
+	want := `[{"name":"default","style":"vllm","usage":"auto","headers":["Host","X-Tenant"],"has_api_key":true,"inflight":0,` +
 		`"replicas":[{"name":"r1","url":"http://xxxxx@h/v1","state":"up","inflight":0}]}]`
 	if string(shown) != want {
 		t.Errorf("got  %s\nwant %s", shown, want)

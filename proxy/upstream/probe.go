@@ -48,7 +48,8 @@ func (r *replica) probe(ctx context.Context) {
 	u := r.upstream
 	u.mu.Lock()
 	p := place{replica: r, transport: r.transport, settings: u.settings.Load()}
-	ask := p.settings.style.probed() && !r.draining
+	// An engine that loads weights may well be silent. It is not out for that.
+	ask := p.settings.style.probed() && !r.draining && u.paused == nil
 	u.mu.Unlock()
 	if !ask {
 		return

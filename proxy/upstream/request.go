@@ -30,6 +30,12 @@ type Request struct {
 	// from then on. It is never called for a call that fails before. It may be
 	// called on another goroutine, and after Send has returned.
 	Written func()
+	// Dispatching, when not nil, is called once before the call is sent: when it is
+	// not held by a pause any more.
+	Dispatching func()
+	// Cancel, when not nil, ends the context that is given to Send with a cause. A
+	// pause that aborts calls needs it.
+	Cancel context.CancelCauseFunc
 	// Affinity keeps calls together on one replica; empty spreads them.
 	Affinity string
 	// SessionHeader, when not empty, names the header that carries Affinity.
@@ -52,8 +58,26 @@ type Response struct {
 // there. It moves on to another replica as long as nothing was written. There is
 // no time limit but that of connecting: ctx ends the call, body included, and its
 // cause is then the error. Otherwise the error is an *[UnavailableError], a
-// *[DialError], or what broke the call after it was sent.
+// *[PausedError], a *[DialError], or what broke the call after it was sent.
+//
+// While a pause holds calls, Send waits for its end.
 func (u *Upstream) Send(ctx context.Context, r *Request) (*Response, error) {
+	a := &answer{cancel: r.Cancel}
+	if err := u.enter(ctx, a); err != nil {
+		return nil, err
+	}
+	if r.Dispatching != nil {
+		r.Dispatching()
+	}
+	res, err := u.send(ctx, r, a)
+	if err != nil {
+		u.leave(a)
+	}
+	return res, err
+}
+
+// send tries one replica after the other.
+func (u *Upstream) send(ctx context.Context, r *Request, a *answer) (*Response, error) {
 	var tried []*replica
 	var last *DialError
 	for {
@@ -68,7 +92,7 @@ func (u *Upstream) Send(ctx context.Context, r *Request) (*Response, error) {
 		default:
 			return nil, &UnavailableError{Upstream: u.name, RetryAfter: wait}
 		}
-		res, err := p.send(ctx, r)
+		res, err := p.send(ctx, r, a)
 		if last, ok = errors.AsType[*DialError](err); !ok {
 			return res, err
 		}
@@ -78,7 +102,7 @@ func (u *Upstream) Send(ctx context.Context, r *Request) (*Response, error) {
 
 // send makes the call on the replica. Whenever it fails it has given the place
 // back.
-func (p place) send(ctx context.Context, r *Request) (*Response, error) {
+func (p place) send(ctx context.Context, r *Request, a *answer) (*Response, error) {
 	p.setHeader(r)
 	m := &message{method: r.Method, url: p.target.url(r.Path, r.RawQuery), host: p.settings.host, header: r.Header, body: r.Body}
 	if r.Written != nil {
@@ -116,8 +140,8 @@ func (p place) send(ctx context.Context, r *Request) (*Response, error) {
 		p.release()
 		return nil, err
 	}
-	a := &answer{body: body{ReadCloser: res.Body, place: p}}
-	res.Body = &a.body
+	a.ReadCloser, a.place = res.Body, p
+	res.Body = a
 	a.response = Response{Response: res, Replica: p.target.replica, Version: p.version, CurrentVersion: p.currentVersion}
 	return &a.response, nil
 }
@@ -162,26 +186,25 @@ func (p place) setHeader(r *Request) {
 	}
 }
 
-// answer is what a call that was answered needs, in one piece of memory.
+// answer is a call in flight with what it needs once it is answered, in one piece
+// of memory. It is the body of the answer, and frees the call's place when it is
+// closed.
 type answer struct {
-	body     body
-	response Response
-}
-
-// body frees the call's place when it is closed.
-type body struct {
 	io.ReadCloser
-	place  place
-	closed atomic.Bool
+	cancel   context.CancelCauseFunc // nil when nobody can abort the call
+	place    place
+	response Response
+	closed   atomic.Bool
 }
 
 // Close implements io.Closer.
-func (b *body) Close() error {
-	if b.closed.Swap(true) {
+func (a *answer) Close() error {
+	if a.closed.Swap(true) {
 		return nil
 	}
-	defer b.place.release()
-	return b.ReadCloser.Close()
+	defer a.place.upstream.leave(a)
+	defer a.place.release()
+	return a.ReadCloser.Close()
 }
 
 func isDialError(err error) bool {

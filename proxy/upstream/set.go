@@ -37,7 +37,7 @@ func (s *Set) Put(name string, c Config) error {
 	defer s.mu.Unlock()
 	u := s.byName[name]
 	if u == nil {
-		u = &Upstream{name: name, options: s.options}
+		u = &Upstream{name: name, options: s.options, calls: make(map[*answer]struct{})}
 	}
 	u.configure(settings)
 	s.byName[name] = u

@@ -14,12 +14,16 @@ const (
 
 // Status is what may be shown of an upstream: no credential and no header value.
 type Status struct {
-	Name      string          `json:"name"`
-	Style     Style           `json:"style"`
-	Usage     Usage           `json:"usage"`
-	Headers   []string        `json:"headers,omitempty"` // names only
-	HasAPIKey bool            `json:"has_api_key"`
-	Replicas  []ReplicaStatus `json:"replicas"`
+	Name      string   `json:"name"`
+	Style     Style    `json:"style"`
+	Usage     Usage    `json:"usage"`
+	Headers   []string `json:"headers,omitempty"` // names only
+	HasAPIKey bool     `json:"has_api_key"`
+	// Inflight counts the calls that were sent and whose answer has not been
+	// closed; those that a pause holds are not among them.
+	Inflight int             `json:"inflight"`
+	Paused   *PauseStatus    `json:"paused,omitempty"`
+	Replicas []ReplicaStatus `json:"replicas"`
 }
 
 // ReplicaStatus is what may be shown of a replica.

@@ -20,8 +20,12 @@ type Upstream struct {
 
 	mu       sync.Mutex // also guards what replica says
 	replicas []*replica
-	draining []*replica // removed, with calls in flight
-	turn     int        // where the search for the least loaded replica starts
+	draining []*replica           // removed, with calls in flight
+	turn     int                  // where the search for the least loaded replica starts
+	calls    map[*answer]struct{} // in flight
+	idle     chan struct{}        // closed when no call is in flight; nil when nobody waits for that
+	paused   *pausing             // nil when calls go on
+	held     int                  // calls that wait for the end of a pause
 }
 
 // Name is the name the upstream was put under.
@@ -69,6 +73,8 @@ func (u *Upstream) Status() Status {
 		Usage:     config.usage,
 		Headers:   slices.Clone(config.headerNames),
 		HasAPIKey: config.apiKey,
+		Inflight:  len(u.calls),
+		Paused:    u.pauseStatus(),
 		Replicas:  make([]ReplicaStatus, 0, len(u.replicas)+len(u.draining)),
 	}
 	for _, r := range u.replicas {
@@ -111,6 +117,7 @@ func (u *Upstream) retire() {
 	u.mu.Lock()
 	old := u.replicas
 	u.replicas = nil
+	u.unpause(nil)
 	gone := u.drain(old)
 	u.mu.Unlock()
 	retire(gone)
