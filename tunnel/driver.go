@@ -89,6 +89,13 @@ type FirstProber interface {
 	FirstProbe() time.Duration
 }
 
+// Retirer is a [Tunnel] whose end is known before it comes.
+type Retirer interface {
+	// Retire is closed some time before the end: the URL still works, but nobody
+	// new should be sent to it.
+	Retire() <-chan struct{}
+}
+
 // Why a tunnel is done.
 var (
 	// ErrClosed means that Close was called.
