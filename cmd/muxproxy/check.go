@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -45,6 +46,9 @@ func check(_ context.Context, p process, flags *flag.FlagSet, args []string) err
 	if len(cfg.Upstreams) == 0 {
 		fmt.Fprintf(out, "\nwarning: %s\n", noUpstream)
 	}
+	for _, name := range cfg.Ineffective {
+		fmt.Fprintf(out, "\nwarning: %s has no effect with %sTUNNEL=%s\n", name, prefix, cfg.Tunnel)
+	}
 	fmt.Fprint(out, "\nok\n")
 	return out.Flush()
 }
@@ -66,11 +70,21 @@ func setting(cfg Config, f reflect.StructField, given string) string {
 			shown[i] = redacted(u)
 		}
 		return strings.Join(shown, ",")
+	case Rate:
+		return cmp.Or(given, f.Tag.Get("envDefault"))
+	case *regexp.Regexp:
+		return given
 	case Headers:
 		return strings.Join(sortedKeys(v), ",")
 	case string:
 		if f.Tag.Get("env") == "ADVERTISE_URL" && v == "" {
+			if cfg.Tunnel != tunnelNone {
+				return ""
+			}
 			return boundURL(cfg.Listen) + " (computed)"
+		}
+		if given == "" && v != "" && v != f.Tag.Get("envDefault") {
+			return v + " (computed)"
 		}
 		return v
 	default:

@@ -17,11 +17,12 @@ const prefix = "MUXPROXY_"
 // that error messages and docs/configuration.md repeat. Numbers are never
 // negative, and zero only where the zero tag says what it means.
 type Config struct {
-	Listen       string `env:"LISTEN" envDefault:"127.0.0.1:8080" accepts:"host:port, port 0 picks a free one"`
+	Listen       string `env:"LISTEN" envDefault:"127.0.0.1:8080" accepts:"host:port, port 0 picks a free one" for:"none"`
 	AdminListen  string `env:"ADMIN_LISTEN" envDefault:"127.0.0.1:8081" accepts:"host:port, port 0 picks a free one"`
-	AdvertiseURL string `env:"ADVERTISE_URL" accepts:"an http or https URL"`
+	AdvertiseURL string `env:"ADVERTISE_URL" accepts:"an http or https URL" for:"none"`
 	ReadyFile    string `env:"READY_FILE" accepts:"a file path"`
-	Tunnel       string `env:"TUNNEL" envDefault:"none" accepts:"none"`
+
+	Tunneling
 
 	AdminToken     Secret `env:"ADMIN_TOKEN" accepts:"printable characters without spaces"`
 	AdminTokenFile string `env:"ADMIN_TOKEN_FILE" accepts:"a readable file"`
@@ -63,6 +64,9 @@ type Config struct {
 	// Upstreams are the named upstreams that UPSTREAM_* and UPSTREAMS_FILE
 	// amount to.
 	Upstreams map[string]upstream.Config `env:"-"`
+	// Ineffective are the variables that are set and mean nothing with TUNNEL as
+	// it is.
+	Ineffective []string `env:"-"`
 	// NoColor keeps escape sequences out of console logs (NO_COLOR).
 	NoColor bool `env:"-"`
 }
@@ -94,6 +98,7 @@ func loadConfig(environ []string) (Config, error) {
 	p.checkNumbers(cfg)
 	p.checkListeners(&cfg)
 	p.checkChoices(cfg)
+	p.checkTunnel(&cfg)
 	cfg.AdminToken = p.secret("ADMIN_TOKEN", cfg.AdminToken, cfg.AdminTokenFile)
 	cfg.UpstreamAPIKey = p.secret("UPSTREAM_API_KEY", cfg.UpstreamAPIKey, cfg.UpstreamAPIKeyFile)
 	p.checkAdminToken(cfg)
@@ -101,6 +106,7 @@ func loadConfig(environ []string) (Config, error) {
 	if cfg.MaxTraceBytes == nil {
 		cfg.MaxTraceBytes = new(defaultTraceBytes())
 	}
+	cfg.Ineffective = ineffective(vars, cfg.Tunnel)
 	cfg.NoColor = vars["NO_COLOR"] != ""
 	return cfg, p.err()
 }

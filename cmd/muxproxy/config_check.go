@@ -17,8 +17,11 @@ func (p *problems) checkListeners(cfg *Config) {
 			p.refuse(name)
 		}
 	}
-	if _, port, _ := net.SplitHostPort(cfg.Listen); port != "0" && cfg.Listen == cfg.AdminListen {
+	if _, port, _ := net.SplitHostPort(cfg.Listen); port != "0" && cfg.Listen == cfg.AdminListen && cfg.Tunnel == tunnelNone {
 		p.add("ADMIN_LISTEN", "the same address as %sLISTEN; harnesses must not reach the admin API, so it needs its own", prefix)
+	}
+	if cfg.Tunnel != tunnelNone {
+		return
 	}
 	if cfg.AdvertiseURL == "" {
 		if isWildcard(cfg.Listen) {
@@ -81,7 +84,7 @@ func (p *problems) checkChoices(cfg Config) {
 		name, value string
 		choices     []string
 	}{
-		{"TUNNEL", cfg.Tunnel, []string{"none"}},
+		{"TUNNEL", cfg.Tunnel, driversOf("TUNNEL")},
 		{"LOG_LEVEL", cfg.LogLevel, []string{"debug", "info", "warn", "error"}},
 		{"LOG_FORMAT", cfg.LogFormat, []string{"", "json", "console"}},
 	} {

@@ -53,7 +53,7 @@ func (p *problems) addTo(name, format string, args ...any) {
 func (p *problems) refuse(name string) {
 	field := fieldOf(name)
 	switch field.Type {
-	case reflect.TypeFor[Secret](), reflect.TypeFor[Headers](), reflect.TypeFor[URLs]():
+	case reflect.TypeFor[Secret](), reflect.TypeFor[Headers](), reflect.TypeFor[URLs](), reflect.TypeFor[Argv]():
 		p.add(name, "the value is not accepted (not shown); accepts %s", field.Tag.Get("accepts"))
 	default:
 		p.add(name, "%q is not accepted; accepts %s", p.vars[prefix+name], field.Tag.Get("accepts"))
@@ -159,7 +159,7 @@ func (p *problems) err() error {
 // order in which they are documented.
 func variables() iter.Seq[reflect.StructField] {
 	return func(yield func(reflect.StructField) bool) {
-		for f := range reflect.TypeFor[Config]().Fields() {
+		for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
 			if name := f.Tag.Get("env"); name != "" && name != "-" && !yield(f) {
 				return
 			}

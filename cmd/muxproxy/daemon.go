@@ -89,6 +89,9 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("wire proxy: %w", err)
 	}
+	if d.cfg.Tunnel != tunnelNone {
+		return fmt.Errorf("%sTUNNEL: this build serves %s only", prefix, tunnelNone)
+	}
 	d.server, err = tunnel.Listen(ctx, tunnel.ServerOptions{
 		Addr: d.cfg.Listen, URL: d.cfg.AdvertiseURL, Handler: data.Handler, Logger: d.log,
 	})
@@ -182,6 +185,9 @@ func (d *daemon) endBackground(context.Context) error {
 func (d *daemon) announce() error {
 	if len(d.cfg.Upstreams) == 0 {
 		d.log.Warn().Msg(noUpstream)
+	}
+	if len(d.cfg.Ineffective) > 0 {
+		d.log.Warn().Strs("variables", d.cfg.Ineffective).Str("tunnel", d.cfg.Tunnel).Msg("set, but without effect with this driver")
 	}
 	if d.cfg.ReadyFile != "" {
 		err := readyFile{
