@@ -8,9 +8,10 @@ GOFUMPT_VERSION := v0.12.0
 bin := $(CURDIR)/.bin
 sdk := cmd/muxproxy/testdata/sdk
 frps := tunnel/frp/frpstest/testdata
+frpc := bench/controlplane/testdata
 fuzztime ?= 10s
 
-.PHONY: build demo test sdk-setup frps lint fuzz bench clean
+.PHONY: build demo test sdk-setup frps frpc lint fuzz bench clean
 
 ## build: the daemon, as ./muxproxy
 build:
@@ -21,7 +22,7 @@ demo: build
 	./muxproxy demo $(DEMO_FLAGS)
 
 ## test: everything, with all that it needs set up
-test: sdk-setup frps
+test: sdk-setup frps frpc
 	go vet ./...
 	go test -race -timeout 8m ./...
 
@@ -46,6 +47,13 @@ frps: $(bin)/frps-0.66.0 $(bin)/frps-0.71.0
 
 $(bin)/frps-%: $(frps)/frps-%/go.mod $(frps)/frps-%/go.sum
 	cd $(<D) && CGO_ENABLED=0 go build -trimpath -tags noweb -o $@ github.com/fatedier/frp/cmd/frps
+	touch $@
+
+## frpc: the client that Prime's tunnels run, which their stand-in is checked with
+frpc: $(bin)/frpc-0.66.0
+
+$(bin)/frpc-%: $(frpc)/frpc-%/go.mod $(frpc)/frpc-%/go.sum
+	cd $(<D) && CGO_ENABLED=0 go build -trimpath -tags noweb -o $@ github.com/fatedier/frp/cmd/frpc
 	touch $@
 
 ## lint: formatting, the linters, and that go.mod and the code are as the tools want them
