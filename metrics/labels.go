@@ -16,6 +16,8 @@ type Route string
 // The routes of the data plane. Whatever else a client asks for is RouteOther.
 const (
 	RouteChat        Route = "/v1/chat/completions"
+	RouteCompletions Route = "/v1/completions"
+	RouteResponses   Route = "/v1/responses"
 	RouteMessages    Route = "/v1/messages"
 	RouteCountTokens Route = "/v1/messages/count_tokens"
 	RouteEmbeddings  Route = "/v1/embeddings"
@@ -36,7 +38,7 @@ func Routes() []Route {
 
 // recordedRoutes lists the routes whose calls become turns, one a dialect.
 func recordedRoutes() []Route {
-	return []Route{RouteChat, RouteMessages}
+	return []Route{RouteChat, RouteCompletions, RouteResponses, RouteMessages}
 }
 
 // Outcome says how a data-plane request ended, the value of the label outcome.
@@ -123,7 +125,7 @@ func TokenTypes() []TokenType {
 
 // Dialects lists every value of the label dialect.
 func Dialects() []string {
-	return []string{"chat", "messages", Other}
+	return []string{"chat", "completions", "responses", "messages", Other}
 }
 
 // FailureKinds lists every value of the label kind of failed_calls_total: the registry's own kinds and Other.

@@ -96,7 +96,8 @@ func (c *call) dispatch(settings *registry.Settings) error {
 		model = c.request.Model
 	}
 	c.admitted.Record(registry.Request{
-		Body: body, Shared: parts(c.request.Object), Prefixes: c.conversation.Prefixes, Model: model, Added: c.added.Bits(),
+		Body: body, Shared: parts(c.request.Object), Model: model, Added: c.added.Bits(),
+		Prefixes: c.conversation.Prefixes, TextPrefixes: c.conversation.TextPrefixes(),
 	})
 
 	var written func()
@@ -104,6 +105,7 @@ func (c *call) dispatch(settings *registry.Settings) error {
 		// An answer may take minutes, and the trace has the request: its bytes
 		// are not kept for as long.
 		c.request.Object, written = rawjson.Object{}, c.releaseBody
+		c.conversation.Forget()
 	}
 	defer c.budget.stop()
 	response, err := c.target.Send(c.ctx, &upstream.Request{

@@ -58,6 +58,7 @@ func (c *call) relayStream() error {
 	// The request is recorded and sent: while the stream runs only what the
 	// relay needs is kept.
 	c.request = nil
+	c.conversation.Forget()
 	c.releaseBody()
 
 	h := c.writer.Header()

@@ -11,6 +11,9 @@ import (
 func (c *Call) Record(request Request) {
 	s := c.session
 	added := s.store.add(request.Body, request.Shared)
+	if request.TextPrefixes != nil {
+		request.Prefixes = request.TextPrefixes(s.textLengths())
+	}
 	s.store.release(c.keep(added, &request))
 	s.registry.reclaim()
 }
@@ -24,18 +27,11 @@ func (c *Call) keep(added *record, request *Request) (spare *record) {
 		return added
 	}
 	spare, c.request = c.request, added
-	c.model, c.added, c.parent = request.Model, request.Added, s.parentOf(request.Prefixes)
-	return spare
-}
-
-// parentOf returns the newest turn that the longest of the prefixes continues.
-func (s *Session) parentOf(prefixes []uint64) *int {
-	for _, prefix := range slices.Backward(prefixes) {
-		if index, ok := s.continuations[prefix]; ok && prefix != 0 {
-			return new(index)
-		}
+	c.model, c.added, c.parent = request.Model, request.Added, copied(request.Follows)
+	if c.parent == nil {
+		c.parent = s.lineage.parent(request.Prefixes)
 	}
-	return nil
+	return spare
 }
 
 // Commit makes the call a turn: it is counted and can be read when Commit returns, and a stop condition that it meets, or a limit that
@@ -46,7 +42,7 @@ func (c *Call) Commit(response Response) (*Turn, error) {
 	condition := matched(s.conditions, response.Choices)
 	turn := c.turn(&response)
 	// This is the point at which a turn that has to outlast the process is written down: before anything can see it.
-	if err := s.publish(c, turn, response.Choices, condition); err != nil {
+	if err := s.publish(c, turn, condition); err != nil {
 		return nil, err
 	}
 	s.store.grow(cap(response.Body))
@@ -64,14 +60,14 @@ func (c *Call) turn(response *Response) *Turn {
 		Dialect: c.info.Dialect, Route: c.info.Route, RequestID: c.info.RequestID, Attempt: c.info.Attempt, Digest: c.info.Digest,
 		Model: response.Model, UpstreamRequestID: response.UpstreamRequestID,
 		Upstream: response.Upstream, Replica: response.Replica,
-		Status: response.Status, Response: response.Body, Stream: response.Stream, Choices: choices,
+		Status: response.Status, Response: response.Body, Stream: response.Stream, Choices: choices, IDs: slices.Clone(response.IDs),
 		Usage: copied(response.Usage), WeightVersion: response.WeightVersion,
 		StartedAt: response.StartedAt, TimeToFirstEvent: response.TimeToFirstEvent, Duration: response.Duration,
 	}
 }
 
 // publish gives the turn its place in the trace.
-func (s *Session) publish(c *Call, turn *Turn, choices []Choice, condition string) error {
+func (s *Session) publish(c *Call, turn *Turn, condition string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.phase != callInflight {
@@ -83,14 +79,7 @@ func (s *Session) publish(c *Call, turn *Turn, choices []Choice, condition strin
 	turn.Model = cmp.Or(c.model, turn.Model)
 	s.count(turn)
 	s.turns = append(s.turns, turn)
-	for _, choice := range choices {
-		if choice.Continuation != 0 {
-			if s.continuations == nil {
-				s.continuations = make(map[uint64]int)
-			}
-			s.continuations[choice.Continuation] = turn.Index
-		}
-	}
+	s.lineage.add(turn)
 	s.read.Store(false)
 	switch {
 	case condition != "" && s.state == StateActive:

@@ -48,16 +48,16 @@ type Session struct {
 	inflight int                // calls in flight
 	reserved int                // calls in flight that have not become a turn or a failed call
 
-	turns         []*Turn
-	continuations map[uint64]int // to the newest turn with a choice of this hash
-	failures      failureLog
-	usage         TotalUsage
-	lastContext   int64 // tokens of the newest turn's prompt and completion
-	modelTime     time.Duration
-	versions      VersionRange
-	lastError     *CallError
-	firstCallAt   time.Time
-	lastCallAt    time.Time
+	turns       []*Turn
+	lineage     lineage
+	failures    failureLog
+	usage       TotalUsage
+	lastContext int64 // tokens of the newest turn's prompt and completion
+	modelTime   time.Duration
+	versions    VersionRange
+	lastError   *CallError
+	firstCallAt time.Time
+	lastCallAt  time.Time
 }
 
 // Life returns a context that is done once the session has ended; its cause is the [EndedError]. It is for what is done on the

@@ -25,7 +25,8 @@ type Turn struct {
 	Response      []byte // the exact bytes received; must not be changed
 	Stream        bool   // Response is a stream of events
 	Choices       []Choice
-	Usage         *Usage // nil if upstream reported none
+	IDs           []string // under which later requests may refer to the response or to parts of it
+	Usage         *Usage   // nil if upstream reported none
 	WeightVersion VersionSpan
 
 	StartedAt        time.Time
@@ -85,7 +86,8 @@ type Choice struct {
 	FinishReason string
 	Text         func() string // what stop conditions look at, if there are any; nil is no text, and a recorded turn has none
 	ToolCalls    []string      // names of the tools it calls
-	Continuation uint64        // hash of the request's messages and this choice; 0 is none
+	Continuation uint64        // hash of the request's messages, or of its text, and this choice; 0 is none
+	TextLength   int           // of what Continuation is the hash of, if that is one text; 0 if it is messages
 }
 
 // Request is a call as it goes upstream.
@@ -95,8 +97,13 @@ type Request struct {
 	Shared []Part
 	// Prefixes are the hashes of the conversation after each message, to be found among the Continuation of earlier turns.
 	Prefixes []uint64
-	Model    string
-	Added    uint32 // what was added to it that the harness does not know of, in the form that is recorded
+	// TextPrefixes, if the conversation is one text, returns the hashes of its beginnings of the given lengths, which ascend, as far as
+	// it is that long.
+	TextPrefixes func(lengths []int) []uint64
+	// Follows is the turn that the request itself says it continues, nil if it does not say.
+	Follows *int
+	Model   string
+	Added   uint32 // what was added to it that the harness does not know of, in the form that is recorded
 }
 
 // Part is the value of a top-level field in a request's body.
@@ -116,6 +123,7 @@ type Response struct {
 	Replica           string
 	Usage             *Usage
 	Choices           []Choice
+	IDs               []string // see Turn
 	WeightVersion     VersionSpan
 	StartedAt         time.Time
 	TimeToFirstEvent  time.Duration

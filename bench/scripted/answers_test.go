@@ -33,6 +33,20 @@ func TestAnswerIsChosenByWhatTheRequestAsksFor(t *testing.T) {
 	} {
 		get(t, c, srv.URL, body, scripted.Fixture(fixture))
 	}
+	for body, fixture := range map[string]string{
+		`{"model":"openai","logprobs":2}`:                                                       "openai/completions.json",
+		`{"model":"vllm","return_token_ids":true,"logprobs":1,"stream":true}`:                   "vllm/completions-ids-logprobs.sse",
+		`{"model":"sglang","return_token_ids":true,"stream":true}`:                              "sglang/completions-ids.sse",
+		`{"model":"sglang","logprobs":0,"stream":true,"stream_options":{"include_usage":true}}`: "sglang/completions-logprobs-usage.sse",
+	} {
+		resp, err := c.Post(srv.URL+"/v1/completions", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := read(resp); err != nil || !bytes.Equal(got, scripted.Fixture(fixture)) {
+			t.Errorf("%s: got %v\n%s\nwant %s", body, err, got, fixture)
+		}
+	}
 	continuous := `{"model":"vllm","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}}`
 	get(t, c, srv.URL, continuous, scripted.Fixture("vllm/chat-continuous.sse"))
 }

@@ -26,14 +26,15 @@ func builtin() map[string]entry {
 		"openai-logprobs":   {respond: family("openai/logprobs")},
 		"openai-n2":         {respond: family("openai/n2")},
 		"vllm":              {respond: vllm},
-		"sglang":            {respond: family("sglang/chat")},
+		"sglang":            {respond: sglang},
 		"sglang-abort":      {respond: family("sglang/abort")},
 		"exact":             {respond: family("json/exact")},
 		"429-once":          {respond: onceThen(rateLimited(), openai)},
 		"500-once":          {respond: onceThen(Error(500, Fixture("errors/500.json")), openai)},
 		"refuses-usage":     {respond: refusing("stream_options", Error(400, Fixture("errors/stream-options.json")))},
 		"refuses-usage-422": {respond: refusing("stream_options", Error(422, Fixture("errors/stream-options-422.json")))},
-		"refuses-token-ids": {respond: refusing("return_token_ids", Error(400, Fixture("errors/stream-options.json")))},
+		"refuses-token-ids": {respond: refusing("return_token_ids", Error(400, Fixture("errors/token-ids.json")))},
+		"refuses-logprobs":  {respond: refusing("logprobs", Error(422, Fixture("errors/logprobs-422.json")))},
 	})
 	return all
 }
@@ -63,7 +64,7 @@ func openai(r *Request) Script {
 		name = "openai/tools"
 	case w.N == 2:
 		name = "openai/n2"
-	case w.Logprobs && name == "openai/chat":
+	case w.logprobs() && name == "openai/chat":
 		name = "openai/logprobs"
 	}
 	s := file(name + w.suffix())
@@ -91,14 +92,16 @@ func family(name string) Responder {
 	}
 }
 
-// vllm answers as vLLM does; token ids only for those who ask.
-func vllm(r *Request) Script {
+// vllm answers as vLLM does; token ids and log-probabilities only for those who ask.
+func vllm(r *Request) Script { return file(wishOf(r).engine("vllm", r.Path)) }
+
+// sglang answers as SGLang does, which gives no token ids in a stream of chat.
+func sglang(r *Request) Script {
 	w := wishOf(r)
-	name := "vllm/chat"
-	if w.ReturnTokenIDs {
-		name = "vllm/chat-ids"
+	if w.Stream && w.tokenIDs() && strings.HasSuffix(r.Path, "/chat/completions") {
+		return Error(http.StatusBadRequest, Fixture("errors/stream-ids-sglang.json"))
 	}
-	return file(name + w.suffix())
+	return file(w.engine("sglang", r.Path))
 }
 
 // onceThen answers requests that carry no retry count above zero with first, and the retries with next.

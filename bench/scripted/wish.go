@@ -1,6 +1,9 @@
 package scripted
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // wish is what the built-in scripts read of a request.
 type wish struct {
@@ -9,11 +12,13 @@ type wish struct {
 		IncludeUsage         bool `json:"include_usage"`
 		ContinuousUsageStats bool `json:"continuous_usage_stats"`
 	} `json:"stream_options"`
-	N              int               `json:"n"`
-	Logprobs       bool              `json:"logprobs"`
-	ReturnTokenIDs bool              `json:"return_token_ids"`
-	Tools          []json.RawMessage `json:"tools"`
-	Messages       []struct {
+	N                    int               `json:"n"`
+	Logprobs             any               `json:"logprobs"` // true, or of completions a number
+	ReturnTokenIDs       bool              `json:"return_token_ids"`
+	ReturnPromptTokenIDs bool              `json:"return_prompt_token_ids"`
+	ReturnMetaInfo       bool              `json:"return_meta_info"`
+	Tools                []json.RawMessage `json:"tools"`
+	Messages             []struct {
 		Role string `json:"role"`
 	} `json:"messages"`
 }
@@ -39,6 +44,27 @@ func (w wish) suffix() string {
 	default:
 		return ".sse"
 	}
+}
+
+// logprobs tells whether log-probabilities are asked for.
+func (w wish) logprobs() bool { return w.Logprobs != nil && w.Logprobs != false }
+
+// tokenIDs tells whether token ids are asked for in any way.
+func (w wish) tokenIDs() bool { return w.ReturnTokenIDs || w.ReturnPromptTokenIDs || w.ReturnMetaInfo }
+
+// engine is the name of an engine's fixture that answers w, by path and by what of its own is asked for.
+func (w wish) engine(folder, path string) string {
+	name := folder + "/chat"
+	if strings.HasSuffix(path, "/completions") && !strings.HasSuffix(path, "/chat/completions") {
+		name = folder + "/completions"
+	}
+	if w.tokenIDs() {
+		name += "-ids"
+	}
+	if w.logprobs() {
+		name += "-logprobs"
+	}
+	return name + w.suffix()
 }
 
 // answersTool tells whether the last message is the result of a tool.

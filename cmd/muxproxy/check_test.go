@@ -72,7 +72,7 @@ func TestCheckListsTheRoutesThatAnUpstreamServes(t *testing.T) {
 	for style, want := range map[string][]string{
 		"anthropic": {"/v1/messages", "/v1/messages/count_tokens", "/v1/models"},
 		"openai": {
-			"/detokenize", "/tokenize", "/v1/chat/completions", "/v1/embeddings",
+			"/detokenize", "/tokenize", "/v1/chat/completions", "/v1/completions", "/v1/embeddings",
 			"/v1/messages", "/v1/messages/count_tokens", "/v1/models",
 		},
 	} {

@@ -42,8 +42,11 @@ func (Chat) Parse(body []byte) (*Request, error) {
 func chatChoices(object rawjson.Object) int {
 	raw, _ := object.Get("n")
 	n, _ := rawjson.Int(raw)
-	return int(min(max(n, 1), 1<<16))
+	return int(min(max(n, 1), maxChoices))
 }
+
+// maxChoices is more than anybody can mean.
+const maxChoices = 1 << 16
 
 // Override implements Dialect.
 func (Chat) Override(r *Request, o Overrides) (Added, error) {
@@ -67,13 +70,7 @@ func (Chat) Override(r *Request, o Overrides) (Added, error) {
 		}
 		edits = append(edits, rawjson.Edit{Key: key, Value: o.Sampling[key]})
 	}
-	options, _ := r.Object.Get("stream_options")
-	for _, e := range edits {
-		if e.Key == "stream_options" {
-			options = e.Value
-		}
-	}
-	usage, added := chatUsage(options, r.Stream, o.Usage)
+	usage, added := chatUsage(edited(r.Object, edits, "stream_options"), r.Stream, o.Usage)
 	edits = append(edits, usage...)
 	if len(edits) > 0 {
 		r.Object = r.Object.With(edits)

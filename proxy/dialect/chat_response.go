@@ -11,6 +11,27 @@ const finishAborted = "abort"
 
 // Response implements Dialect.
 func (Chat) Response(body []byte, c Conversation) (Result, error) {
+	f := newFingerprint()
+	defer f.free()
+	return choicesOf(body, func(raw []byte, choice *registry.Choice) {
+		message := rawjson.Lookup(raw, "message")
+		choice.Continuation = c.Continued(chatMessage(f, message))
+		choice.Text = func() string {
+			text, _ := rawjson.String(rawjson.Lookup(message, "content"))
+			return text
+		}
+		for call := range rawjson.Elements(rawjson.Lookup(message, "tool_calls")) {
+			name, _ := rawjson.String(rawjson.Lookup(rawjson.Lookup(call, "function"), "name"))
+			choice.ToolCalls = append(choice.ToolCalls, name)
+		}
+		if name, ok := rawjson.String(rawjson.Lookup(rawjson.Lookup(message, "function_call"), "name")); ok {
+			choice.ToolCalls = append(choice.ToolCalls, name)
+		}
+	})
+}
+
+// choicesOf reads an answer of choices. read adds to each what it says.
+func choicesOf(body []byte, read func(raw []byte, choice *registry.Choice)) (Result, error) {
 	object, err := rawjson.ParseObject(body, nil)
 	if err != nil {
 		return Result{}, err
@@ -26,23 +47,9 @@ func (Chat) Response(body []byte, c Conversation) (Result, error) {
 	if result.Failure = chatFailure(object); result.Failure == nil && !ok {
 		result.Failure = &Failure{Message: "the answer has no choices"}
 	}
-	f := newFingerprint()
-	defer f.free()
 	for raw := range rawjson.Elements(choices) {
 		choice := chatChoice(raw)
-		message := rawjson.Lookup(raw, "message")
-		choice.Continuation = c.Continued(chatMessage(f, message))
-		choice.Text = func() string {
-			text, _ := rawjson.String(rawjson.Lookup(message, "content"))
-			return text
-		}
-		for call := range rawjson.Elements(rawjson.Lookup(message, "tool_calls")) {
-			name, _ := rawjson.String(rawjson.Lookup(rawjson.Lookup(call, "function"), "name"))
-			choice.ToolCalls = append(choice.ToolCalls, name)
-		}
-		if name, ok := rawjson.String(rawjson.Lookup(rawjson.Lookup(message, "function_call"), "name")); ok {
-			choice.ToolCalls = append(choice.ToolCalls, name)
-		}
+		read(raw, &choice)
 		result.Aborted = result.Aborted || choice.FinishReason == finishAborted
 		result.Choices = append(result.Choices, choice)
 	}

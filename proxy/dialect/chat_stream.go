@@ -10,7 +10,8 @@ import (
 	"github.com/muxproxy/muxproxy/registry"
 )
 
-// chatStream follows the chunks of a streamed chat completion.
+// chatStream follows the chunks of a streamed chat completion. Those of text
+// completions differ only in what a choice holds.
 type chatStream struct {
 	added        Added
 	conversation Conversation
@@ -28,11 +29,12 @@ type chatStream struct {
 	edited  []byte           // scratch: the replacement of an event
 }
 
-// chatStreamChoice is the message of one choice so far.
+// chatStreamChoice is the message, or the completion, of one choice so far.
 type chatStreamChoice struct {
 	index     int
 	finish    string
 	text      []byte
+	tokenIDs  []byte // a JSON array
 	toolCalls []chatStreamToolCall
 }
 
@@ -159,18 +161,28 @@ func (s *chatStream) withoutUsage(event, data, usage []byte, choices int) (Actio
 
 func (s *chatStream) choice(raw []byte) {
 	var index int64
-	var delta, finish []byte
+	var delta, text, tokenIDs, finish []byte
 	for key, value := range rawjson.Fields(raw) {
 		switch string(key) {
 		case "index":
 			index, _ = rawjson.Int(value)
 		case "delta":
 			delta = value
+		case "text":
+			text = value
+		case "token_ids":
+			tokenIDs = value
 		case "finish_reason":
 			finish = value
 		}
 	}
 	c := s.at(int(index))
+	if rawjson.Kind(text) == '"' {
+		c.text = rawjson.AppendString(c.text, text)
+	}
+	if s.conversation.text != nil && s.conversation.text.ids && rawjson.Kind(tokenIDs) == '[' {
+		c.tokenIDs = joinArrays(c.tokenIDs, tokenIDs)
+	}
 	if reason, ok := rawjson.String(finish); ok && reason != "" {
 		c.finish = reason
 		s.aborted = s.aborted || reason == finishAborted

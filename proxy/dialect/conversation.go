@@ -23,6 +23,25 @@ type Conversation struct {
 	// Prefixes holds, for each message, the link of the conversation up to
 	// and including it.
 	Prefixes []uint64
+
+	text *text // instead of messages; nil if there is none
+}
+
+// TextPrefixes returns, if the conversation is one text, what hashes its
+// beginnings of the lengths that it is given, which ascend; otherwise nil.
+func (c Conversation) TextPrefixes() func(lengths []int) []uint64 {
+	if c.text == nil {
+		return nil
+	}
+	return c.text.prefixes
+}
+
+// Forget lets go of the request that the conversation was made of. TextPrefixes
+// finds nothing afterwards.
+func (c Conversation) Forget() {
+	if c.text != nil {
+		c.text.raw = nil
+	}
 }
 
 // Continued is the link of the conversation followed by one more message.

@@ -67,24 +67,6 @@ type Request struct {
 // Body is the request as it stands, overrides included.
 func (r *Request) Body() []byte { return r.Object.Src }
 
-// Overrides is what a session changes in a request.
-type Overrides struct {
-	Model    string                     // "" keeps the harness's
-	Sampling map[string]json.RawMessage // top-level fields
-	Yield    bool                       // sampling gives way to what the harness sent
-	Usage    UsageWish
-}
-
-// UsageWish says whether muxproxy wants a stream to report its usage.
-type UsageWish int
-
-// The wishes, in rising order of insistence.
-const (
-	UsageAsIs     UsageWish = iota // leave the request alone
-	UsageAsked                     // ask, unless the harness declined it explicitly
-	UsageRequired                  // ask in any case: a token limit depends on it
-)
-
 // A Stream follows one streamed response, event by event.
 type Stream interface {
 	// Event takes the next whole event, which must not change as long as the
@@ -148,6 +130,8 @@ func ByName(name string) (Dialect, bool) {
 	switch name {
 	case Chat{}.Name():
 		return Chat{}, true
+	case Completions{}.Name():
+		return Completions{}, true
 	case Messages{}.Name():
 		return Messages{}, true
 	default:

@@ -1,9 +1,6 @@
 package dialect
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/muxproxy/muxproxy/proxy/rawjson"
 	"github.com/muxproxy/muxproxy/registry"
 )
@@ -64,25 +61,9 @@ func (Messages) Parse(body []byte) (*Request, error) {
 // Override implements Dialect. Streams of this format always report their
 // usage, so nothing is asked for.
 func (Messages) Override(r *Request, o Overrides) (Added, error) {
-	var edits []rawjson.Edit
-	if o.Model != "" {
-		edits = append(edits, rawjson.Edit{Key: "model", Value: rawjson.Quote(nil, o.Model)})
-	}
-	for _, key := range slices.Sorted(maps.Keys(o.Sampling)) {
-		value := o.Sampling[key]
-		if key == "max_completion_tokens" {
-			if _, both := o.Sampling["max_tokens"]; both {
-				continue
-			}
-			key = "max_tokens"
-		}
-		if err := unambiguous(r.Object, key); err != nil {
-			return Added{}, err
-		}
-		if o.Yield && given(r.Object, key) {
-			continue
-		}
-		edits = append(edits, rawjson.Edit{Key: key, Value: value})
+	edits, err := o.edits(r.Object, onlyMaxTokens)
+	if err != nil {
+		return Added{}, err
 	}
 	if len(edits) > 0 {
 		r.Object = r.Object.With(edits)

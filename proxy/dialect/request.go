@@ -7,21 +7,31 @@ import (
 )
 
 // parseMessages reads a request that is a conversation in `messages`. read are
-// the fields that muxproxy reads, which therefore may not be ambiguous.
+// the fields that muxproxy reads.
 func parseMessages(body []byte, read ...string) (*Request, error) {
+	r, err := parseRequest(body, read...)
+	if err != nil {
+		return nil, err
+	}
+	messages, ok := r.Object.Get("messages")
+	if !ok || rawjson.Kind(messages) != '[' {
+		return nil, &RequestError{Param: "messages", Message: "messages must be an array of messages"}
+	}
+	if empty(rawjson.Elements(messages)) {
+		return nil, &RequestError{Param: "messages", Message: "messages must hold at least one message"}
+	}
+	return r, nil
+}
+
+// parseRequest reads what requests of all formats have. read are the fields
+// that muxproxy reads, which therefore may not be ambiguous.
+func parseRequest(body []byte, read ...string) (*Request, error) {
 	object, err := parseObject(body)
 	if err != nil {
 		return nil, err
 	}
 	if err := unambiguous(object, read...); err != nil {
 		return nil, err
-	}
-	messages, ok := object.Get("messages")
-	if !ok || rawjson.Kind(messages) != '[' {
-		return nil, &RequestError{Param: "messages", Message: "messages must be an array of messages"}
-	}
-	if empty(rawjson.Elements(messages)) {
-		return nil, &RequestError{Param: "messages", Message: "messages must hold at least one message"}
 	}
 	r := &Request{Object: object, choices: 1}
 	if r.Model, err = optionalString(object, "model"); err != nil {
