@@ -29,6 +29,24 @@ func (r *Registry) Register(specs ...Spec) ([]Registration, error) {
 	return r.enroll(drafts, r.reclaim())
 }
 
+// Room says why so many more sessions could not be registered now: [ErrDraining], [ErrTooManySessions] or [ErrTraceMemoryFull]; nil
+// if they could. It is for who would prepare a registration at some cost; [Registry.Register] decides.
+func (r *Registry) Room(sessions int) error {
+	memoryLeft := r.reclaim()
+	r.mu.RLock()
+	live := r.live
+	r.mu.RUnlock()
+	switch {
+	case r.draining.Load():
+		return ErrDraining
+	case r.options.MaxSessions > 0 && live+sessions > r.options.MaxSessions:
+		return ErrTooManySessions
+	case !memoryLeft:
+		return ErrTraceMemoryFull
+	}
+	return nil
+}
+
 // draft is a session that is not in the registry yet.
 type draft struct {
 	session *Session

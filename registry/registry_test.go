@@ -305,3 +305,24 @@ func TestRefusedUpdateChangesNothing(t *testing.T) {
 
 // said is the text of a choice.
 func said(text string) func() string { return func() string { return text } }
+
+func TestRoomSaysWhatWouldRefuseARegistration(t *testing.T) {
+	r := newRegistry(t, registry.Options{MaxSessions: 2})
+	register(t, r, registry.Spec{ID: "a"})
+	if err := r.Room(1); err != nil {
+		t.Errorf("one more: got %v; want room", err)
+	}
+	if err := r.Room(2); !errors.Is(err, registry.ErrTooManySessions) {
+		t.Errorf("two more: got %v; want ErrTooManySessions", err)
+	}
+	if _, err := r.End(t.Context(), "a", registry.EndOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Room(2); err != nil {
+		t.Errorf("after the end: got %v; want room", err)
+	}
+	r.Drain()
+	if err := r.Room(1); !errors.Is(err, registry.ErrDraining) {
+		t.Errorf("draining: got %v; want ErrDraining", err)
+	}
+}

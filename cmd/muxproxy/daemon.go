@@ -126,7 +126,7 @@ func (d *daemon) wireAdmin(scrape http.Handler) error {
 	options := admin.Options{
 		Registry:    d.registry,
 		Upstreams:   d.upstreams,
-		Pool:        d.pool,
+		Pool:        &places{pool: d.pool, server: d.server, load: d.load, since: time.Now()},
 		Token:       string(d.cfg.AdminToken),
 		Metrics:     scrape,
 		MetricsAuth: d.cfg.MetricsAuth,
@@ -230,6 +230,12 @@ func (d *daemon) stopServing(ctx context.Context) error {
 	defer stop()
 	_ = d.server.Drain(telling) // what is left even then, Shutdown cuts
 	return errors.Join(fmt.Errorf("%d calls cut: %w", cut, context.Cause(ctx)), d.server.Shutdown(telling))
+}
+
+// load is how many sessions have a place.
+func (d *daemon) load() int {
+	n := d.registry.Stats().Sessions
+	return n[registry.StateActive] + n[registry.StateStopped]
 }
 
 // ready says why no session can be placed.

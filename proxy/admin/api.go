@@ -72,19 +72,6 @@ type Options struct {
 	Logger zerolog.Logger
 }
 
-// Pool is what registering needs of the servers. An implementation is safe for
-// concurrent use.
-type Pool interface {
-	// Place gives the session a place on a server, waiting for one until ctx is
-	// done; the error then is the cause of ctx. The place is the session's until
-	// Release, which whoever wires pool and registry calls when it ends.
-	Place(ctx context.Context, session string) (registry.Placement, error)
-	// Release gives back the place of a session that was never registered. It does nothing for a session without one.
-	Release(session string)
-	// Current is where the session can be reached now.
-	Current(session string) (registry.Placement, bool)
-}
-
 // API is the admin API.
 type API struct {
 	opts    Options
@@ -124,6 +111,7 @@ func build(opts Options) *API {
 	a.registerStopRoutes()
 	a.registerEndRoutes()
 	a.registerTraceRoutes()
+	a.registerServerRoutes()
 	a.registerUpstreamRoutes()
 	a.registerPauseRoutes()
 	a.registerHealthRoutes()

@@ -121,10 +121,11 @@ func (a *API) registerBatch(ctx context.Context, in *batchInput) (*writer, error
 	}
 	if in.Body.Atomic != nil && !*in.Body.Atomic {
 		register = func(ctx context.Context, all []*registration) error {
+			err := a.registerEach(ctx, all)
 			for i, r := range all {
-				r.err = locate(a.registerAll(ctx, all[i:i+1]), func(int) string { return at(i) })
+				r.err = locate(r.err, func(int) string { return at(i) })
 			}
-			return nil
+			return err
 		}
 	}
 	show := func(all []*registration) any {
@@ -139,7 +140,7 @@ func (a *API) registerBatch(ctx context.Context, in *batchInput) (*writer, error
 
 func (a *API) entry(r *registration) batchEntry {
 	if r.err == nil {
-		return batchEntry{session: new(a.shown(r))}
+		return batchEntry{session: new(shownOf(r))}
 	}
 	a.refused(r.err)
 	p, known := problemOf(r.err)

@@ -63,7 +63,7 @@ func (a *API) endSession(ctx context.Context, in *endInput) (*writer, error) {
 		_, w := humachi.Unwrap(hctx)
 		if in.Trace {
 			a.writeTraces(hctx, "application/json", func(w *traceWriter) error { return a.writeEnded(w, sum) })
-		} else if err := deliver(ctx, w, http.StatusOK, a.summaryOf(sum)); err != nil {
+		} else if err := deliver(ctx, w, http.StatusOK, summaryOf(sum)); err != nil {
 			return
 		}
 		if in.Purge {
@@ -98,7 +98,7 @@ func (a *API) endMany(ctx context.Context, in *endManyInput) (*writer, error) {
 				}
 				return w.unknown(unknown)
 			})
-		} else if err := deliver(ctx, w, http.StatusOK, a.endedOf(sums, unknown)); err != nil {
+		} else if err := deliver(ctx, w, http.StatusOK, endedOf(sums, unknown)); err != nil {
 			return
 		}
 		if in.Purge {
@@ -109,10 +109,10 @@ func (a *API) endMany(ctx context.Context, in *endManyInput) (*writer, error) {
 	}}, nil
 }
 
-func (a *API) endedOf(sums []registry.Summary, unknown []string) endedSessions {
+func endedOf(sums []registry.Summary, unknown []string) endedSessions {
 	out := endedSessions{Sessions: make([]Summary, 0, len(sums)), Unknown: Unknown{unknown}}
 	for _, sum := range sums {
-		out.Sessions = append(out.Sessions, a.summaryOf(sum))
+		out.Sessions = append(out.Sessions, summaryOf(sum))
 	}
 	return out
 }
@@ -166,7 +166,7 @@ func (a *API) purge(ctx context.Context, id string) {
 func (a *API) writeEnded(w *traceWriter, sum registry.Summary) error {
 	s, err := a.opts.Registry.Get(sum.ID)
 	if err != nil {
-		return w.gone(a.summaryOf(sum))
+		return w.gone(summaryOf(sum))
 	}
-	return w.trace(a, s)
+	return w.trace(s)
 }

@@ -52,6 +52,7 @@ func TestEveryExampleOfTheDocumentIsAccepted(t *testing.T) {
 			h := newHarness(t, func(_ *registry.Options, o *admin.Options) {
 				o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 			})
+			h.pool.servers = []admin.Server{{ID: "srv-3", State: "ready"}}
 			if !strings.HasPrefix(call, "POST /sessions") || strings.Contains(call, "{id}") {
 				id, _ := h.want(http.StatusCreated, http.MethodPost, "/sessions", string(session))["id"].(string)
 				h.turn(id, `{"messages":[]}`, registry.Response{Status: http.StatusOK, Body: []byte(`{}`)})

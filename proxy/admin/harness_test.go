@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -229,36 +230,44 @@ func texts(v any) []string {
 	return out
 }
 
-// pool is one server with room for everything, unless full is set.
+// pool is one server with room for everything, unless full is set or room is
+// above zero.
 type pool struct {
-	mu     sync.Mutex
-	full   bool
-	err    error
-	placed map[string]registry.Placement
-	waits  chan struct{} // gets a value when somebody begins to wait
+	mu      sync.Mutex
+	full    bool
+	room    int
+	err     error
+	placed  map[string]registry.Placement
+	asked   [][]string    // the sessions of each call of Place
+	waits   chan struct{} // gets a value when somebody begins to wait
+	servers []admin.Server
+	drained []string
 }
 
 func newPool() *pool {
 	return &pool{placed: make(map[string]registry.Placement), waits: make(chan struct{}, 64)}
 }
 
-func (p *pool) Place(ctx context.Context, id string) (registry.Placement, error) {
+func (p *pool) Place(ctx context.Context, ids ...string) ([]registry.Placement, error) {
 	p.mu.Lock()
-	full, err := p.full, p.err
-	if !full && err == nil {
+	p.asked = append(p.asked, ids)
+	wait := p.full || p.room > 0 && len(p.placed)+len(ids) > p.room
+	err := p.err
+	var all []registry.Placement
+	for _, id := range ids {
+		if wait || err != nil {
+			break
+		}
 		p.placed[id] = registry.Placement{Server: "srv-1", URL: "https://abc.example.net", Generation: 1}
+		all = append(all, p.placed[id])
 	}
-	at := p.placed[id]
 	p.mu.Unlock()
-	if err != nil {
-		return at, err
-	}
-	if full {
+	if err == nil && wait {
 		p.waits <- struct{}{}
 		<-ctx.Done()
-		return at, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	return at, nil
+	return all, err
 }
 
 func (p *pool) Release(id string) {
@@ -267,11 +276,28 @@ func (p *pool) Release(id string) {
 	delete(p.placed, id)
 }
 
-func (p *pool) Current(id string) (registry.Placement, bool) {
+func (p *pool) Servers() []admin.Server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at, ok := p.placed[id]
-	return at, ok
+	return slices.Clone(p.servers)
+}
+
+func (p *pool) Drain(id string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drained = append(p.drained, id)
+	for i, s := range p.servers {
+		switch {
+		case s.ID != id:
+		case s.Load > 0:
+			p.servers[i].State = "draining"
+			return nil
+		default:
+			p.servers = slices.Delete(p.servers, i, i+1)
+			return nil
+		}
+	}
+	return admin.ErrNoServer
 }
 
 func (p *pool) set(change func(*pool)) {

@@ -44,7 +44,7 @@ func (a *API) healthz(context.Context, *struct{}) (*answer[health], error) {
 func (a *API) readyz(context.Context, *struct{}) (*answer[health], error) {
 	if a.opts.Ready != nil {
 		if err := a.opts.Ready(); err != nil {
-			return nil, later(http.StatusServiceUnavailable, codeNotReady, err.Error())
+			return nil, retriable(retryAfter, http.StatusServiceUnavailable, codeNotReady, err.Error())
 		}
 	}
 	return ok200(health{Status: "ok", Version: a.opts.Version}), nil

@@ -42,6 +42,7 @@ func document() huma.Config {
 			Tags: []*huma.Tag{
 				{Name: tagSessions, Description: "Rollouts: register, list, limit, stop, end."},
 				{Name: tagTraces, Description: "What was recorded of a rollout's model calls."},
+				{Name: tagServers, Description: "The servers through which harnesses reach the data plane."},
 				{Name: tagUpstreams, Description: "The model APIs that calls are sent to."},
 				{Name: tagDaemon, Description: "Health and metrics."},
 			},
@@ -60,6 +61,7 @@ func document() huma.Config {
 const (
 	tagSessions  = "sessions"
 	tagTraces    = "traces"
+	tagServers   = "servers"
 	tagUpstreams = "upstreams"
 	tagDaemon    = "daemon"
 )

@@ -75,9 +75,9 @@ func TestTheDocumentIsOpenAPI31WithEveryCall(t *testing.T) {
 	slices.Sort(calls)
 	want := []string{
 		"DELETE /sessions/{id}", "DELETE /upstreams/{name}",
-		"GET /healthz", "GET /metrics", "GET /readyz", "GET /sessions", "GET /sessions/{id}", "GET /sessions/{id}/trace",
+		"GET /healthz", "GET /metrics", "GET /readyz", "GET /servers", "GET /sessions", "GET /sessions/{id}", "GET /sessions/{id}/trace",
 		"GET /sessions/{id}/turns/{index}", "GET /sessions/{id}/turns/{index}/request", "GET /sessions/{id}/turns/{index}/response", "GET /upstreams",
-		"PATCH /sessions/{id}",
+		"PATCH /sessions/{id}", "POST /servers/{id}/drain",
 		"POST /sessions", "POST /sessions/batch", "POST /sessions/end", "POST /sessions/heartbeat", "POST /sessions/stop",
 		"POST /sessions/{id}/heartbeat", "POST /sessions/{id}/rotate", "POST /sessions/{id}/stop", "POST /traces/query",
 		"POST /upstreams/{name}/pause", "POST /upstreams/{name}/resume",

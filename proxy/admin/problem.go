@@ -31,14 +31,19 @@ const (
 	codeMemoryFull      = "memory_full"
 	codeDraining        = "draining"
 	codePoolWaiting     = "pool_waiting"
+	codePoolFull        = "pool_full"
 	codeTunnelFailed    = "tunnel_failed"
+	codeTunnelBacklog   = "tunnel_backlog"
 	codePauseOver       = "pause_over"
 	codeNotReady        = "not_ready"
 	codeInternal        = "internal"
 )
 
-// retryAfter is what a refusal that time can cure tells the client to wait.
-const retryAfter = 5 * time.Second
+// What a refusal that time can cure tells the client to wait.
+const (
+	retryAfter        = 5 * time.Second
+	retryAfterBacklog = time.Minute // minutes of openings are due already
+)
 
 // FieldError says what is wrong with one part of a request. It never repeats
 // the value, which may be a secret.
@@ -81,10 +86,10 @@ func invalid(fields ...FieldError) *Problem {
 	return newProblem(http.StatusUnprocessableEntity, codeInvalidRequest, describe(fields), fields...)
 }
 
-// later is the problem of a request that may succeed after a while.
-func later(status int, code, detail string) *Problem {
+// retriable is the problem of a request that may succeed after a while.
+func retriable(after time.Duration, status int, code, detail string) *Problem {
 	p := newProblem(status, code, detail)
-	p.headers = http.Header{"Retry-After": {strconv.Itoa(int(retryAfter / time.Second))}}
+	p.headers = http.Header{"Retry-After": {strconv.Itoa(int(after / time.Second))}}
 	return p
 }
 
@@ -134,11 +139,11 @@ func problemOf(err error) (p *Problem, ok bool) {
 		return newProblem(http.StatusConflict, codeDuplicateID, "a session, tombstone or trace of this id is kept",
 			FieldError{Message: "in use", Location: "body.id"}), true
 	case errors.Is(err, registry.ErrTooManySessions):
-		return later(http.StatusTooManyRequests, codeTooManySessions, "this instance has as many sessions as it may"), true
+		return retriable(retryAfter, http.StatusTooManyRequests, codeTooManySessions, "this instance has as many sessions as it may"), true
 	case errors.Is(err, registry.ErrTraceMemoryFull):
-		return later(http.StatusServiceUnavailable, codeMemoryFull, "traces fill the memory they may use; read and purge ended sessions"), true
+		return retriable(retryAfter, http.StatusServiceUnavailable, codeMemoryFull, "traces fill the memory they may use; read and purge ended sessions"), true
 	case errors.Is(err, registry.ErrDraining):
-		return later(http.StatusServiceUnavailable, codeDraining, "this instance is shutting down"), true
+		return retriable(retryAfter, http.StatusServiceUnavailable, codeDraining, "this instance is shutting down"), true
 	case errors.Is(err, context.Canceled):
 		return newProblem(statusClientClosed, codeRequestTimeout, "the client has gone"), true
 	}

@@ -80,14 +80,96 @@ func (a *API) prepare(ctx context.Context, bodies []*newSession) (all []*registr
 // a [registry.SpecError].
 func (a *API) registerAll(ctx context.Context, all []*registration) error {
 	for i, r := range all {
-		if !a.knownUpstream(r.body.Upstream) {
-			return &registry.SpecError{Index: i, Err: invalid(FieldError{"no such upstream", "body.upstream"})}
+		if err := a.check(r); err != nil {
+			return &registry.SpecError{Index: i, Err: err}
 		}
 	}
+	ctx, cancel := context.WithDeadline(ctx, a.deadline(all))
+	defer cancel()
 	if err := a.place(ctx, all); err != nil {
-		a.release(all)
 		return err
 	}
+	return a.enroll(all)
+}
+
+// registerEach registers what it can and leaves an error at each of the others.
+// They take their places together; where that cannot be, one after another.
+func (a *API) registerEach(ctx context.Context, all []*registration) error {
+	var good []*registration
+	for _, r := range all {
+		if r.err = a.check(r); r.err == nil {
+			good = append(good, r)
+		}
+	}
+	deadline := a.deadline(good)
+	together, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	err := a.place(together, good)
+	if ctx.Err() != nil {
+		return err
+	}
+	// Each of those that could not have their places together may find one that
+	// is free.
+	alone, stop := context.WithTimeout(ctx, max(time.Until(deadline), minPatience))
+	defer stop()
+	for _, r := range good {
+		if err != nil {
+			r.err = a.place(alone, []*registration{r})
+		}
+		if r.err == nil {
+			r.err = a.enroll([]*registration{r})
+		}
+	}
+	return nil
+}
+
+// check says what only the daemon can know to be wrong with a session.
+func (a *API) check(r *registration) error {
+	if !a.knownUpstream(r.body.Upstream) {
+		return invalid(FieldError{"no such upstream", "body.upstream"})
+	}
+	return nil
+}
+
+// deadline is until when the most patient one would wait for a place.
+func (a *API) deadline(all []*registration) time.Time {
+	patience := minPatience
+	for _, r := range all {
+		patience = max(patience, r.body.patience(a.opts.Wait))
+	}
+	return time.Now().Add(patience)
+}
+
+// place finds a place for each session that has none, for all of them or for
+// none.
+func (a *API) place(ctx context.Context, all []*registration) error {
+	var wanting []*registration
+	var ids []string
+	for _, r := range all {
+		// One that is there is a repeated registration, or one that the registry
+		// refuses.
+		if _, err := a.opts.Registry.Get(r.spec.ID); err != nil {
+			wanting, ids = append(wanting, r), append(ids, r.spec.ID)
+		}
+	}
+	if len(wanting) == 0 {
+		return nil
+	}
+	if err := a.opts.Registry.Room(len(wanting)); err != nil {
+		return err
+	}
+	placements, err := a.opts.Pool.Place(ctx, ids...)
+	if err != nil {
+		return a.placeError(ctx, err)
+	}
+	for i, r := range wanting {
+		r.spec.Placement, r.placed = placements[i], true
+	}
+	return nil
+}
+
+// enroll makes sessions that have a place, all or none.
+func (a *API) enroll(all []*registration) error {
 	specs := make([]registry.Spec, len(all))
 	for i, r := range all {
 		specs[i] = r.spec
@@ -99,35 +181,6 @@ func (a *API) registerAll(ctx context.Context, all []*registration) error {
 	}
 	for i, r := range all {
 		r.got = got[i]
-	}
-	return nil
-}
-
-// place finds a place for each session that has none. It waits for all of them
-// together as long as the most patient one would.
-func (a *API) place(ctx context.Context, all []*registration) error {
-	var patience time.Duration
-	for _, r := range all {
-		patience = max(patience, r.body.patience(a.opts.Wait))
-	}
-	ctx, cancel := context.WithTimeout(ctx, max(patience, minPatience))
-	defer cancel()
-	for _, r := range all {
-		if _, err := a.opts.Registry.Get(r.spec.ID); err == nil {
-			continue // a repeated registration, or one that the registry refuses
-		}
-		placement, err := a.opts.Pool.Place(ctx, r.spec.ID)
-		switch {
-		case err == nil:
-			r.spec.Placement, r.placed = placement, true
-		case errors.Is(err, context.DeadlineExceeded):
-			return later(http.StatusServiceUnavailable, codePoolWaiting, "no server had a place in time")
-		case ctx.Err() != nil:
-			return context.Canceled
-		default:
-			a.opts.Logger.Warn().Err(err).Msg("placing a session failed")
-			return later(http.StatusServiceUnavailable, codeTunnelFailed, "no server could be opened")
-		}
 	}
 	return nil
 }

@@ -64,12 +64,11 @@ type environment struct {
 	AnthropicAPIKey  string `json:"ANTHROPIC_API_KEY"`
 }
 
-func (a *API) registeredOf(s *registry.Session, secret string) registered {
+func registeredOf(s *registry.Session, secret string) registered {
 	sum := s.Summary()
-	at := a.placement(sum.ID, sum.Placement)
-	e := endpointOf(at)
+	e := endpointOf(sum.Placement)
 	return registered{
-		ID: sum.ID, Secret: secret, State: sum.State, Server: at.Server, Endpoint: e,
+		ID: sum.ID, Secret: secret, State: sum.State, Server: sum.Placement.Server, Endpoint: e,
 		Env: environment{
 			OpenAIBaseURL: e.OpenAIBaseURL, OpenAIAPIBase: e.OpenAIBaseURL, OpenAIAPIKey: secret,
 			AnthropicBaseURL: e.AnthropicBaseURL, AnthropicAPIKey: secret,
@@ -87,12 +86,12 @@ func (a *API) registerSession(ctx context.Context, in *registerInput) (*writer, 
 	if body == nil {
 		body = &newSession{}
 	}
-	show := func(all []*registration) any { return a.shown(all[0]) }
+	show := func(all []*registration) any { return shownOf(all[0]) }
 	return a.registering(ctx, []*newSession{body}, a.registerAll, show), nil
 }
 
-func (a *API) shown(r *registration) registered {
-	return a.registeredOf(r.got.Session, r.got.Secret)
+func shownOf(r *registration) registered {
+	return registeredOf(r.got.Session, r.got.Secret)
 }
 
 type listInput struct {
@@ -129,7 +128,7 @@ func (a *API) listSessions(_ context.Context, in *listInput) (*answer[sessionLis
 	}
 	list := sessionList{Sessions: make([]Summary, 0, len(page)), NextCursor: next}
 	for _, s := range page {
-		list.Sessions = append(list.Sessions, a.summaryOf(s.Summary()))
+		list.Sessions = append(list.Sessions, summaryOf(s.Summary()))
 	}
 	return ok200(list), nil
 }
@@ -157,7 +156,7 @@ func (a *API) rotateSecret(_ context.Context, in *SessionPath) (*answer[register
 	if err != nil {
 		return nil, err
 	}
-	return ok200(a.registeredOf(s, secret)), nil
+	return ok200(registeredOf(s, secret)), nil
 }
 
 // inQuery is the problem of a filter, whose fields are query parameters.

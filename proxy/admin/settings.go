@@ -41,7 +41,7 @@ type shownLimits struct {
 }
 
 func (a *API) sessionOf(s *registry.Session) session {
-	return session{a.summaryOf(s.Summary()), settingsOf(s.Spec())}
+	return session{summaryOf(s.Summary()), settingsOf(s.Spec())}
 }
 
 func settingsOf(spec registry.Spec) Settings {

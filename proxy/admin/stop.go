@@ -71,7 +71,7 @@ func (a *API) stopMany(_ context.Context, in *stopManyInput) (*answer[stopped], 
 			out.Ended = append(out.Ended, s.ID())
 			continue
 		}
-		out.Sessions = append(out.Sessions, a.summaryOf(s.Summary()))
+		out.Sessions = append(out.Sessions, summaryOf(s.Summary()))
 	}
 	return ok200(out), nil
 }

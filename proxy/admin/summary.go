@@ -33,7 +33,7 @@ type Summary struct {
 	Labels        map[string]string `json:"labels"`
 	Metadata      json.RawMessage   `json:"metadata"`
 
-	Server    string              `json:"server" doc:"The server it was placed on."`
+	Server    string              `json:"server" doc:"The server it is on, or was on at its end."`
 	Endpoint  endpoint            `json:"endpoint"`
 	LastError nullable[callError] `json:"last_error" doc:"The error of the last call that failed."`
 }
@@ -77,17 +77,7 @@ func endpointOf(p registry.Placement) endpoint {
 	return endpoint{URL: base, Generation: p.Generation, OpenAIBaseURL: base + "/v1", AnthropicBaseURL: base}
 }
 
-// placement is where the session can be reached: as the pool has it now, else
-// as it was last.
-func (a *API) placement(id string, last registry.Placement) registry.Placement {
-	if p, ok := a.opts.Pool.Current(id); ok {
-		return p
-	}
-	return last
-}
-
-func (a *API) summaryOf(s registry.Summary) Summary {
-	at := a.placement(s.ID, s.Placement)
+func summaryOf(s registry.Summary) Summary {
 	out := Summary{
 		ID: s.ID, State: s.State, StopCondition: orNull(s.StopCondition), EndReason: orNull(s.EndReason),
 		Turns: s.Turns, Usage: totalUsage(s.Usage), FailedCalls: s.FailedCalls,
@@ -95,7 +85,7 @@ func (a *API) summaryOf(s registry.Summary) Summary {
 		CreatedAt: s.CreatedAt, ExpiresAt: orNull(s.ExpiresAt), FirstCallAt: orNull(s.FirstCallAt),
 		LastCallAt: orNull(s.LastCallAt), EndedAt: orNull(s.EndedAt),
 		WeightVersion: versionRange(s.WeightVersion), Labels: s.Labels, Metadata: s.Metadata,
-		Server: at.Server, Endpoint: endpointOf(at),
+		Server: s.Placement.Server, Endpoint: endpointOf(s.Placement),
 	}
 	if s.State == registry.StateEnded {
 		out.ExpiresAt = nil

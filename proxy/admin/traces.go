@@ -93,7 +93,7 @@ func (a *API) getTrace(_ context.Context, in *traceInput) (*writer, error) {
 			a.writeTraces(hctx, ndjson, func(w *traceWriter) error { return w.turns(s.Trace()) })
 			return
 		}
-		a.writeTraces(hctx, "application/json", func(w *traceWriter) error { return w.trace(a, s) })
+		a.writeTraces(hctx, "application/json", func(w *traceWriter) error { return w.trace(s) })
 	}}, nil
 }
 
@@ -174,7 +174,7 @@ func (a *API) queryTraces(_ context.Context, in *queryInput) (*writer, error) {
 				if err != nil {
 					err = w.unknown([]string{id})
 				} else {
-					err = w.trace(a, s)
+					err = w.trace(s)
 				}
 				if err != nil {
 					return err

@@ -57,9 +57,9 @@ func (a *API) writeTraces(hctx huma.Context, contentType string, write func(*tra
 }
 
 // trace writes a session's whole trace as one value.
-func (w *traceWriter) trace(a *API, s *registry.Session) error {
+func (w *traceWriter) trace(s *registry.Session) error {
 	t := s.Trace()
-	if err := w.head(a.summaryOf(t.Summary), new(settingsOf(s.Spec()))); err != nil {
+	if err := w.head(summaryOf(t.Summary), new(settingsOf(s.Spec()))); err != nil {
 		return err
 	}
 	w.text(`,"turns":[`)
