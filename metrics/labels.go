@@ -89,7 +89,8 @@ const (
 	ReasonInstance             Reason = "instance"            // concurrency or rate of the whole proxy
 	ReasonInflightBytes        Reason = "max_inflight_bytes"  // bodies held by the whole proxy
 	ReasonUpstreamUnavailable  Reason = "upstream_unavailable"
-	ReasonPaused               Reason = "paused" // the upstream rejects calls for a while
+	ReasonPaused               Reason = "paused"      // the upstream rejects calls for a while
+	ReasonHookFailed           Reason = "hook_failed" // a URL of the session had no answer
 	ReasonDraining             Reason = "draining"
 	ReasonTooManySessions      Reason = "too_many_sessions" // a registration over MAX_SESSIONS
 	ReasonMemoryFull           Reason = "memory_full"       // a registration over MAX_TRACE_BYTES
@@ -101,7 +102,7 @@ func Reasons() []Reason {
 	return []Reason{
 		ReasonInvalidAPIKey, ReasonSessionEnded, ReasonSessionStopped, ReasonInvalidRequest, ReasonNotFound,
 		ReasonMethodNotAllowed, ReasonBodyTooLarge, ReasonUnsupportedMediaType, ReasonUpgradeRequired,
-		ReasonSessionInflight, ReasonSessionRate, ReasonInstance, ReasonInflightBytes, ReasonUpstreamUnavailable, ReasonPaused,
+		ReasonSessionInflight, ReasonSessionRate, ReasonInstance, ReasonInflightBytes, ReasonUpstreamUnavailable, ReasonPaused, ReasonHookFailed,
 		ReasonDraining, ReasonTooManySessions, ReasonMemoryFull, ReasonOther,
 	}
 }

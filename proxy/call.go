@@ -14,6 +14,7 @@ import (
 // A call is one model call, from its admission to its end.
 type call struct {
 	*exchange
+	session  *registry.Session
 	admitted *registry.Call
 	ctx      context.Context // the call's life: client, session, budgets
 	cancel   context.CancelCauseFunc
@@ -38,7 +39,7 @@ func (x *exchange) call() error {
 	if err != nil {
 		return err
 	}
-	c := &call{exchange: x}
+	c := &call{exchange: x, session: session}
 	base, cancel := context.WithCancelCause(context.WithoutCancel(x.request.Context()))
 	defer cancel(nil)
 	c.cancel = cancel
@@ -58,6 +59,9 @@ func (x *exchange) call() error {
 	}
 	x.stream = c.request.Stream
 
+	if err := x.askAgain(session); err != nil {
+		return err
+	}
 	waited := time.Now()
 	c.admitted, err = session.Admit(base, registry.CallInfo{
 		Dialect: x.dialect.Name(), Route: string(x.route), RequestID: x.requestID, Cancel: cancel,
@@ -164,6 +168,7 @@ func (c *call) commit(status int, body []byte, result dialect.Result) error {
 		instruments.Tokens(metrics.TokensCached, u.CachedTokens)
 		instruments.Tokens(metrics.TokensReasoning, u.ReasoningTokens)
 	}
+	c.askStopHooks(turn)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/muxproxy/muxproxy/metrics"
 	"github.com/muxproxy/muxproxy/proxy/dialect"
+	"github.com/muxproxy/muxproxy/proxy/hook"
 	"github.com/muxproxy/muxproxy/proxy/upstream"
 	"github.com/muxproxy/muxproxy/registry"
 )
@@ -162,6 +163,9 @@ func refusalOf(err error) refusal {
 	if busy, ok := errors.AsType[*registry.BusyError](err); ok {
 		r.retryAfter = busy.RetryAfter
 		return as(http.StatusTooManyRequests, "rate_limited", busyReason(busy.What))
+	}
+	if _, ok := errors.AsType[*hook.Error](err); ok {
+		return as(http.StatusBadGateway, "hook_failed", metrics.ReasonHookFailed)
 	}
 	if errors.Is(err, errBytesBusy) {
 		r.retryAfter = time.Second

@@ -50,7 +50,7 @@ func (x *exchange) forward(session *registry.Session, path string, body []byte) 
 	defer cancel(nil)
 	stop := context.AfterFunc(session.Life(), func() { cancel(context.Cause(session.Life())) })
 	defer stop()
-	c := &call{exchange: x, ctx: ctx, cancel: cancel}
+	c := &call{exchange: x, session: session, ctx: ctx, cancel: cancel}
 	defer c.budget.stop()
 	response, err := target.Send(ctx, &upstream.Request{
 		Method: x.request.Method, Path: path, RawQuery: x.query(),

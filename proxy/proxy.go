@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/muxproxy/muxproxy/metrics"
+	"github.com/muxproxy/muxproxy/proxy/hook"
 	"github.com/muxproxy/muxproxy/proxy/upstream"
 	"github.com/muxproxy/muxproxy/registry"
 )
@@ -48,6 +49,8 @@ type Options struct {
 	IdleTimeout      time.Duration // between two reads of an upstream's answer after that; 5 min
 	WriteTimeout     time.Duration // for one write to the client; 60 s
 	ReadTimeout      time.Duration // for one read of a client's body; 60 s
+
+	Hooks *hook.Client // asks the URLs that sessions name; by default those of this machine's loopback
 
 	SessionHeader string // carries the session's affinity upstream; X-Session-ID
 }
@@ -72,6 +75,9 @@ func New(o Options) (*Proxy, error) {
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 5*time.Minute)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, time.Minute)
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, time.Minute)
+	if o.Hooks == nil {
+		o.Hooks = hook.New(hook.Options{})
+	}
 	o.SessionHeader = http.CanonicalHeaderKey(cmp.Or(o.SessionHeader, "X-Session-ID"))
 	p := &Proxy{options: o, routes: routes()}
 	if o.MaxInflightBytes > 0 {

@@ -26,15 +26,15 @@ type exchange struct {
 	requestID string
 	started   time.Time
 
-	secret  string // as it was sent; "" is none
-	session string // its id
-	stream  bool   // the answer is a stream
-	status  int    // answered; 0 is nothing yet
-	outcome metrics.Outcome
-	err     error  // what went wrong
-	end     string // why a call's answer ended
-	broken  bool   // the connection must break: the answer is not whole
-	unread  bool   // the request has a body and nobody has begun to read it
+	secret    string // as it was sent; "" is none
+	sessionID string
+	stream    bool // the answer is a stream
+	status    int  // answered; 0 is nothing yet
+	outcome   metrics.Outcome
+	err       error  // what went wrong
+	end       string // why a call's answer ended
+	broken    bool   // the connection must break: the answer is not whole
+	unread    bool   // the request has a body and nobody has begun to read it
 
 	bytesIn, bytesOut int64
 	renewed           time.Time // the write deadline
@@ -105,7 +105,7 @@ func (x *exchange) emit(panicked any) {
 		Int("status", x.status).Str("outcome", string(x.outcome)).Bool("stream", x.stream).
 		Int64("bytes_in", x.bytesIn).Int64("bytes_out", x.bytesOut).
 		Float64("seconds", duration.Seconds())
-	optional(line, "session", x.session)
+	optional(line, "session", x.sessionID)
 	optional(line, "end", x.end)
 	optional(line, "upstream", x.upstream)
 	optional(line, "replica", x.replica)

@@ -17,7 +17,7 @@ func (x *exchange) authenticate() (*registry.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.session = session.ID()
+	x.sessionID = session.ID()
 	return session, nil
 }
 

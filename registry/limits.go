@@ -112,8 +112,12 @@ func matched(conditions []StopCondition, choices []Choice) string {
 }
 
 func (c *StopCondition) meets(choice Choice) bool {
-	if c.TextRegexp != nil {
+	switch {
+	case c.Hook != nil:
+		return false
+	case c.TextRegexp != nil:
 		return choice.Text != nil && c.TextRegexp.MatchString(choice.Text())
+	default:
+		return slices.Contains(choice.ToolCalls, c.ToolCall)
 	}
-	return slices.Contains(choice.ToolCalls, c.ToolCall)
 }

@@ -56,6 +56,7 @@ type Session struct {
 	modelTime   time.Duration
 	versions    VersionRange
 	lastError   *CallError
+	undecided   []*Turn // see AskLater
 	firstCallAt time.Time
 	lastCallAt  time.Time
 }

@@ -56,12 +56,26 @@ type Limits struct {
 	MaxDuration       *time.Duration // above 0; counts from the first admitted call
 }
 
-// StopCondition stops a session after a turn that matches it. Exactly one of ToolCall and TextRegexp is set.
+// StopCondition stops a session after a turn that matches it. Exactly one of ToolCall, TextRegexp and Hook is set. Whoever makes the
+// calls asks the hooks, see [Settings]; [Call.Commit] looks at the others.
 type StopCondition struct {
 	Name       string
 	ToolCall   string         // a choice calls the tool of this name
 	TextRegexp *regexp.Regexp // a choice's text matches
+	Hook       *Hook          // says so
 }
+
+// Hook is a URL that is asked about a session, and how long it has to answer.
+type Hook struct {
+	URL     string
+	Timeout time.Duration // 0 is [DefaultHookTimeout]
+}
+
+// Budget is how long the hook has to answer.
+func (h *Hook) Budget() time.Duration { return cmp.Or(h.Timeout, DefaultHookTimeout) }
+
+// DefaultHookTimeout is how long a hook has that names no time.
+const DefaultHookTimeout = time.Minute
 
 // Settings is what a call needs of its session's [Spec], as it was when the call was admitted. It must not be changed.
 type Settings struct {
@@ -70,13 +84,21 @@ type Settings struct {
 	Affinity      string
 	Sampling      map[string]json.RawMessage
 	SamplingMode  SamplingMode
-	HasTokenLimit bool // so that usage is needed even if the harness does not want it
+	HasTokenLimit bool            // so that usage is needed even if the harness does not want it
+	StopHooks     []StopCondition // to be asked about every turn, in this order
 }
 
 func (s *Spec) settings() *Settings {
 	l := &s.Limits
+	var hooks []StopCondition
+	for _, c := range s.StopConditions {
+		if c.Hook != nil {
+			hooks = append(hooks, c)
+		}
+	}
 	return &Settings{
-		Model: s.Model, Upstream: s.Upstream, Affinity: cmp.Or(s.Affinity, s.ID),
+		StopHooks: hooks,
+		Model:     s.Model, Upstream: s.Upstream, Affinity: cmp.Or(s.Affinity, s.ID),
 		Sampling: s.Sampling, SamplingMode: s.SamplingMode,
 		HasTokenLimit: l.MaxInputTokens != nil || l.MaxOutputTokens != nil || l.MaxTotalTokens != nil || l.MaxContextTokens != nil,
 	}

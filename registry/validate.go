@@ -78,12 +78,23 @@ func validateConditions(conditions []StopCondition) error {
 			return &InvalidError{field + ".name", "is the name of a limit or of a built-in stop condition"}
 		case names[c.Name]:
 			return &InvalidError{field + ".name", "is the name of another stop condition"}
-		case (c.ToolCall == "") == (c.TextRegexp == nil):
-			return &InvalidError{field, "must have either tool_call or text_regexp"}
+		case !c.decidable():
+			return &InvalidError{field, "must have exactly one of tool_call, text_regexp and url"}
 		}
 		names[c.Name] = true
 	}
 	return nil
+}
+
+// decidable says that there is exactly one way to decide the condition.
+func (c *StopCondition) decidable() bool {
+	ways := 0
+	for _, way := range [...]bool{c.ToolCall != "", c.TextRegexp != nil, c.Hook != nil && c.Hook.URL != "" && c.Hook.Timeout >= 0} {
+		if way {
+			ways++
+		}
+	}
+	return ways == 1
 }
 
 // reserved says that a rule of this name could not be told from what else stops, or slows, a session.

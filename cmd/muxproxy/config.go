@@ -56,6 +56,7 @@ type Config struct {
 	FirstByteTimeout time.Duration `env:"FIRST_BYTE_TIMEOUT" envDefault:"15m" accepts:"a duration such as 15m"`
 	IdleTimeout      time.Duration `env:"IDLE_TIMEOUT" envDefault:"5m" accepts:"a duration such as 5m"`
 	WriteTimeout     time.Duration `env:"WRITE_TIMEOUT" envDefault:"60s" accepts:"a duration such as 60s"`
+	HookHosts        HookHosts     `env:"HOOK_HOSTS" envDefault:"loopback" accepts:"comma-separated host names, addresses and networks; loopback is this machine, * any host"`
 	ShutdownTimeout  time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"25s" accepts:"a duration such as 25s"`
 
 	LogLevel  string `env:"LOG_LEVEL" envDefault:"info" accepts:"debug, info, warn or error"`

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/muxproxy/muxproxy/proxy/hook"
 )
 
 // ByteSize is a number of bytes. Its text is digits, with a unit or without:
@@ -70,6 +72,22 @@ func (b ByteSize) String() string {
 	}
 	return strconv.FormatInt(n, 10)
 }
+
+// HookHosts are the hosts that hook URLs may name.
+type HookHosts struct {
+	hook.Hosts
+	text string
+}
+
+// UnmarshalText reads a comma-separated list; see [hook.ParseHosts].
+func (h *HookHosts) UnmarshalText(text []byte) (err error) {
+	h.text = string(text)
+	h.Hosts, err = hook.ParseHosts(h.text)
+	return err
+}
+
+// String is the list as it was given.
+func (h HookHosts) String() string { return h.text }
 
 // URLs is a comma-separated list of URLs.
 type URLs []string

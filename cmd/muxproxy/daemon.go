@@ -16,6 +16,7 @@ import (
 	"github.com/muxproxy/muxproxy/metrics"
 	"github.com/muxproxy/muxproxy/proxy"
 	"github.com/muxproxy/muxproxy/proxy/admin"
+	"github.com/muxproxy/muxproxy/proxy/hook"
 	"github.com/muxproxy/muxproxy/proxy/upstream"
 	"github.com/muxproxy/muxproxy/registry"
 	"github.com/muxproxy/muxproxy/tunnel"
@@ -85,7 +86,9 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 		return err
 	}
 	d.teardown.add("background work", d.endBackground)
-	data, err := proxy.New(d.cfg.proxy(d.registry, d.upstreams, d.metrics, d.log))
+	hooks := hook.New(hook.Options{Hosts: d.cfg.HookHosts.Hosts})
+	d.teardown.add("hook connections", func(context.Context) error { hooks.Close(); return nil })
+	data, err := proxy.New(d.cfg.proxy(d.registry, d.upstreams, hooks, d.metrics, d.log))
 	if err != nil {
 		return fmt.Errorf("wire proxy: %w", err)
 	}
@@ -127,6 +130,7 @@ func (d *daemon) wireAdmin(scrape http.Handler) error {
 		Registry:    d.registry,
 		Upstreams:   d.upstreams,
 		Pool:        &places{pool: d.pool, server: d.server, load: d.load, since: time.Now()},
+		HookHosts:   d.cfg.HookHosts.Hosts,
 		Token:       string(d.cfg.AdminToken),
 		Metrics:     scrape,
 		MetricsAuth: d.cfg.MetricsAuth,

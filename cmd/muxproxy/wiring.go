@@ -9,6 +9,7 @@ import (
 
 	"github.com/muxproxy/muxproxy/metrics"
 	"github.com/muxproxy/muxproxy/proxy"
+	"github.com/muxproxy/muxproxy/proxy/hook"
 	"github.com/muxproxy/muxproxy/proxy/upstream"
 	"github.com/muxproxy/muxproxy/registry"
 )
@@ -31,10 +32,11 @@ func (c Config) registry(ended func(id string)) registry.Options {
 	}
 }
 
-func (c Config) proxy(r *registry.Registry, u *upstream.Set, m *metrics.Metrics, log zerolog.Logger) proxy.Options {
+func (c Config) proxy(r *registry.Registry, u *upstream.Set, h *hook.Client, m *metrics.Metrics, log zerolog.Logger) proxy.Options {
 	return proxy.Options{
 		Registry:         r,
 		Upstreams:        u,
+		Hooks:            h,
 		Metrics:          m,
 		Logger:           log,
 		MaxBodyBytes:     int64(c.MaxBodyBytes),

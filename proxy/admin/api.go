@@ -25,6 +25,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/muxproxy/muxproxy/metrics"
+	"github.com/muxproxy/muxproxy/proxy/hook"
 	"github.com/muxproxy/muxproxy/proxy/upstream"
 	"github.com/muxproxy/muxproxy/registry"
 )
@@ -41,6 +42,9 @@ type Options struct {
 	Upstreams *upstream.Set
 	// Pool gives sessions their endpoint.
 	Pool Pool
+
+	// HookHosts are the hosts that the URLs of a session may name.
+	HookHosts hook.Hosts
 
 	// Token is the admin token; when empty nothing asks for one.
 	Token string

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -125,8 +126,20 @@ func (a *API) registerEach(ctx context.Context, all []*registration) error {
 
 // check says what only the daemon can know to be wrong with a session.
 func (a *API) check(r *registration) error {
+	var faults []FieldError
 	if !a.knownUpstream(r.body.Upstream) {
-		return invalid(FieldError{"no such upstream", "body.upstream"})
+		faults = append(faults, FieldError{"no such upstream", "body.upstream"})
+	}
+	for i, c := range r.body.StopConditions {
+		if c.URL == "" {
+			continue
+		}
+		if err := a.opts.HookHosts.Check(c.URL); err != nil {
+			faults = append(faults, FieldError{err.Error(), fmt.Sprintf("body.stop_conditions[%d].url", i)})
+		}
+	}
+	if faults != nil {
+		return invalid(faults...)
 	}
 	return nil
 }

@@ -48,11 +48,14 @@ type limits struct {
 	MaxDuration       Duration `json:"max_duration,omitzero" doc:"From the first model call on; then the session stops and its calls are cancelled."`
 }
 
-// stopCondition is a rule on the text or the tool calls of a turn.
+// stopCondition is a rule on the text or the tool calls of a turn, or a URL that
+// decides.
 type stopCondition struct {
-	Name       string `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"What the session's stop_condition will say. Not the name of a limit or of a built-in condition: admin_stop, context_length, tunnel_lost, user_completed." example:"submitted"`
-	ToolCall   string `json:"tool_call,omitempty" doc:"Matches a call of the tool of this name." example:"submit"`
-	TextRegexp string `json:"text_regexp,omitempty" maxLength:"4096" doc:"Matches in the text of a choice; RE2 syntax." example:"I cannot (solve|do) this"`
+	Name       string   `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" doc:"What the session's stop_condition will say. Not the name of a limit or of a built-in condition: admin_stop, context_length, tunnel_lost, user_completed." example:"submitted"`
+	ToolCall   string   `json:"tool_call,omitempty" doc:"Matches a call of the tool of this name." example:"submit"`
+	TextRegexp string   `json:"text_regexp,omitempty" maxLength:"4096" doc:"Matches in the text of a choice; RE2 syntax." example:"I cannot (solve|do) this"`
+	URL        string   `json:"url,omitempty" doc:"Asked by POST after each turn; its host must be one that MUXPROXY_HOOK_HOSTS allows." example:"http://127.0.0.1:9100/stop"`
+	Timeout    Duration `json:"timeout,omitzero" doc:"How long the URL may take to answer; 60s when absent."`
 }
 
 // Resolve checks what a schema cannot say. It runs together with the schema's
@@ -80,8 +83,20 @@ func (l *limits) check(at string) []FieldError {
 }
 
 func (c *stopCondition) check(at string) []FieldError {
-	if (c.ToolCall == "") == (c.TextRegexp == "") {
-		return []FieldError{{"expected exactly one of tool_call and text_regexp", at}}
+	ways := 0
+	for _, way := range []string{c.ToolCall, c.TextRegexp, c.URL} {
+		if way != "" {
+			ways++
+		}
+	}
+	if ways != 1 {
+		return []FieldError{{"expected exactly one of tool_call, text_regexp and url", at}}
+	}
+	if c.URL == "" && c.Timeout.set {
+		return []FieldError{{"expected only with a url", at + ".timeout"}}
+	}
+	if faults := c.Timeout.checkPositive(at + ".timeout"); faults != nil {
+		return faults
 	}
 	if _, err := regexp.Compile(c.TextRegexp); err != nil {
 		return []FieldError{{"expected a regular expression: " + err.Error(), at + ".text_regexp"}}
@@ -136,6 +151,9 @@ func (s *newSession) spec() (registry.Spec, error) {
 				return registry.Spec{}, fmt.Errorf("compile stop condition %s: %w", c.Name, err)
 			}
 			condition.TextRegexp = re
+		}
+		if c.URL != "" {
+			condition.Hook = &registry.Hook{URL: c.URL, Timeout: c.Timeout.d}
 		}
 		spec.StopConditions = append(spec.StopConditions, condition)
 	}

@@ -142,7 +142,7 @@ func TestBadSessionsAreRefusedByField(t *testing.T) {
 		{`{"stop_conditions": [{"name": "a"}]}`, "body.stop_conditions[0]"},
 		{`{"stop_conditions": [{"tool_call": "a"}]}`, "body.stop_conditions[0]"},
 		{`{"stop_conditions": [{"name": "a", "text_regexp": "("}]}`, "body.stop_conditions[0].text_regexp"},
-		{`{"stop_conditions": [{"name": "a", "url": "http://127.0.0.1/"}]}`, "body.stop_conditions[0].url"},
+		{`{"stop_conditions": [{"name": "a", "url": "http://10.0.0.1/"}]}`, "body.stop_conditions[0].url"},
 		{`{"stop_conditions": [{"name": "a", "tool_call": "a"}, {"name": "a", "tool_call": "b"}]}`, "body.stop_conditions[1].name"},
 		{`{"stop_conditions": [{"name": "a", "tool_call": "a", "text_regexp": "b"}]}`, "body.stop_conditions[0]"},
 		{`{"stop_conditions": [{"name": "max_turns", "tool_call": "a"}]}`, "body.stop_conditions[0].name"},

@@ -23,9 +23,18 @@ type Settings struct {
 	Sampling       map[string]json.RawMessage `json:"sampling"`
 	SamplingMode   registry.SamplingMode      `json:"sampling_mode" enum:"override,default"`
 	Limits         shownLimits                `json:"limits" doc:"Only those that are set."`
-	StopConditions []stopCondition            `json:"stop_conditions" nullable:"false"`
+	StopConditions []shownCondition           `json:"stop_conditions" nullable:"false"`
 	OnEndpointLoss registry.EndpointLoss      `json:"on_endpoint_loss" enum:"stop,keep"`
 	LeaseSeconds   float64                    `json:"lease_seconds"`
+}
+
+// shownCondition is a stop condition as it is given out.
+type shownCondition struct {
+	Name           string   `json:"name"`
+	ToolCall       string   `json:"tool_call,omitempty"`
+	TextRegexp     string   `json:"text_regexp,omitempty"`
+	URL            string   `json:"url,omitempty"`
+	TimeoutSeconds *float64 `json:"timeout_seconds,omitempty"`
 }
 
 // shownLimits are limits as they are given out.
@@ -54,7 +63,7 @@ func settingsOf(spec registry.Spec) Settings {
 			MaxTotalTokens: l.MaxTotalTokens, MaxContextTokens: l.MaxContextTokens,
 			MaxInflight: l.MaxInflight, RequestsPerSecond: l.RequestsPerSecond,
 		},
-		StopConditions: make([]stopCondition, 0, len(spec.StopConditions)),
+		StopConditions: make([]shownCondition, 0, len(spec.StopConditions)),
 		OnEndpointLoss: spec.OnEndpointLoss,
 	}
 	if l.MaxDuration != nil {
@@ -64,9 +73,12 @@ func settingsOf(spec registry.Spec) Settings {
 		out.Sampling = map[string]json.RawMessage{}
 	}
 	for _, c := range spec.StopConditions {
-		shown := stopCondition{Name: c.Name, ToolCall: c.ToolCall}
+		shown := shownCondition{Name: c.Name, ToolCall: c.ToolCall}
 		if c.TextRegexp != nil {
 			shown.TextRegexp = c.TextRegexp.String()
+		}
+		if c.Hook != nil {
+			shown.URL, shown.TimeoutSeconds = c.Hook.URL, new(c.Hook.Budget().Seconds())
 		}
 		out.StopConditions = append(out.StopConditions, shown)
 	}

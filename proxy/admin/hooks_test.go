@@ -1,0 +1,36 @@
+package admin_test
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+)
+
+func TestStopConditionsByURLAreKeptAndShown(t *testing.T) {
+	h := newHarness(t)
+	h.register(value{"id": "a", "stop_conditions": []value{
+		{"name": "judge", "url": "http://127.0.0.1:9100/stop", "timeout": "30s"},
+		{"name": "second", "url": "http://localhost:9100/stop"},
+	}})
+	conditions := h.want(http.StatusOK, http.MethodGet, "/sessions/a", nil)["stop_conditions"].([]any)
+	first, second := conditions[0].(value), conditions[1].(value)
+	if first["url"] != "http://127.0.0.1:9100/stop" || first["timeout_seconds"] != 30.0 || second["timeout_seconds"] != 60.0 {
+		t.Errorf("got %v", conditions)
+	}
+}
+
+func TestHooksThatMustNotBeCalledAreRefusedByField(t *testing.T) {
+	h := newHarness(t)
+	for body, want := range map[string]string{
+		`{"stop_conditions": [{"name": "a", "tool_call": "x"}, {"name": "j", "url": "http://169.254.169.254/"}]}`: "body.stop_conditions[1].url",
+		`{"stop_conditions": [{"name": "j", "url": "stop"}]}`:                                                     "body.stop_conditions[0].url",
+		`{"stop_conditions": [{"name": "j", "url": "http://localhost", "timeout": 0}]}`:                           "body.stop_conditions[0].timeout",
+		`{"stop_conditions": [{"name": "j", "url": "http://localhost", "tool_call": "x"}]}`:                       "body.stop_conditions[0]",
+		`{"stop_conditions": [{"name": "j", "tool_call": "x", "timeout": "3s"}]}`:                                 "body.stop_conditions[0].timeout",
+	} {
+		r := h.problem(http.StatusUnprocessableEntity, "invalid_request", http.MethodPost, "/sessions", body)
+		if got := h.locations(r); !slices.Contains(got, want) {
+			t.Errorf("%s: got %v; want it to name %s", body, got, want)
+		}
+	}
+}
