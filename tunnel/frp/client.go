@@ -113,11 +113,8 @@ func Connect(ctx context.Context, o ClientOptions, serve func(net.Conn)) (tunnel
 		done:    make(chan struct{}),
 	}
 	s, remote, err := connect(ctx, &c.options, "", c.proxy)
-	if refused, ok := errors.AsType[*refusal](err); ok {
-		return nil, refused.classified()
-	}
 	if err != nil {
-		return nil, &tunnel.TransientError{Err: err}
+		return nil, classified(err)
 	}
 	if o.Proxy.Type == TypeTCP {
 		if err := c.keepPort(remote); err != nil {
@@ -129,6 +126,17 @@ func Connect(ctx context.Context, o ClientOptions, serve func(net.Conn)) (tunnel
 	c.cancel = cancel
 	go c.run(life, s)
 	return c, nil
+}
+
+// classified is the failure of an attempt as the pool is told of it.
+func classified(err error) error {
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		return refused.classified()
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return &tunnel.ConfigError{Err: err}
+	}
+	return &tunnel.TransientError{Err: err}
 }
 
 // keepPort takes the port out of what the server says of a TCP proxy, ":20001".

@@ -54,7 +54,11 @@ func TestRequestsAndAnswersPassUnchanged(t *testing.T) {
 				if !strings.HasPrefix(r.RemoteAddr, "127.0.0.1:") {
 					t.Errorf("the visitor's address is %s", r.RemoteAddr)
 				}
-				_, _ = io.Copy(w, r.Body)
+				received, err := io.ReadAll(r.Body)
+				if err != nil {
+					t.Errorf("read request: %v", err)
+				}
+				_, _ = w.Write(received)
 			})})
 			answer, err := visitor(t, s).Post(opened.URL(), "application/octet-stream", bytes.NewReader(body))
 			if err != nil {
