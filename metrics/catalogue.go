@@ -94,6 +94,40 @@ func Catalogue() []Metric {
 			Buckets: []float64{0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300},
 		},
 		{
+			Name: "muxproxy_pool_servers", Type: Gauge, Labels: []string{"state"},
+			Help: "Servers of the pool; sessions are placed only on ready ones.",
+		},
+		{
+			Name: "muxproxy_pool_slots", Type: Gauge, Labels: []string{"state"},
+			Help: "Places for sessions: with one, without one on ready servers, and on servers that are not up yet.",
+		},
+		{
+			Name: "muxproxy_pool_waiting", Type: Gauge,
+			Help: "Places that registrations wait for now.",
+		},
+		{
+			Name: "muxproxy_tunnel_opens_total", Type: Counter, Labels: []string{"driver", "outcome"},
+			Help: "Attempts to open a tunnel.",
+		},
+		{
+			Name: "muxproxy_tunnel_open_duration_seconds", Type: Histogram,
+			Help:    "Time an attempt to open a tunnel took, until its protocol said that it is up or that it failed.",
+			Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60},
+		},
+		{
+			Name: "muxproxy_tunnel_pacing_seconds", Type: Histogram,
+			Help:    "Time an attempt to open a tunnel waited for its turn under the rate.",
+			Buckets: []float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300},
+		},
+		{
+			Name: "muxproxy_tunnel_losses_total", Type: Counter, Labels: []string{"driver"},
+			Help: "Public URLs that were lost for good.",
+		},
+		{
+			Name: "muxproxy_tunnel_probe_failures_total", Type: Counter, Labels: []string{"driver"},
+			Help: "Failed probes, through its public URL, of a server that had been ready.",
+		},
+		{
 			Name: "muxproxy_upstream_requests_total", Type: Counter, Labels: []string{"upstream", "code"},
 			Help: "Requests sent to an upstream, by its status code or by why there was none.",
 		},

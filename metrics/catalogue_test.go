@@ -113,7 +113,11 @@ func tableOf(t *testing.T, section string) (lines []string) {
 func closedSets() map[string][]string {
 	return map[string][]string{
 		"`route`":                            texts(metrics.Routes()),
-		"`outcome`":                          texts(metrics.Outcomes()),
+		"`outcome` of `requests_total`":      texts(metrics.Outcomes()),
+		"`outcome` of `tunnel_opens_total`":  texts(metrics.TunnelOutcomes()),
+		"`driver`":                           metrics.Drivers(),
+		"`state` of `pool_servers`":          metrics.ServerStates(),
+		"`state` of `pool_slots`":            {"used", "free", "coming"},
 		"`code`":                             metrics.Codes(),
 		"`stream`":                           {"true", "false"},
 		"`dialect`":                          metrics.Dialects(),

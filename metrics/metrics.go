@@ -28,6 +28,8 @@ type Metrics struct {
 	AdmissionWait prometheus.Observer
 	// RegisterDuration takes the seconds each registration took, a batch once.
 	RegisterDuration prometheus.Observer
+	// Tunnels counts what happens to tunnels.
+	Tunnels *Tunnels
 
 	codes     *codeTable
 	requests  *requests
@@ -46,6 +48,7 @@ func New(reg prometheus.Registerer, sources Sources) (*Metrics, error) {
 	m := &Metrics{
 		AdmissionWait:    admissionWait,
 		RegisterDuration: registerDuration,
+		Tunnels:          newTunnels(c, sources.Driver),
 		codes:            codes,
 		requests:         newRequests(c, codes),
 		turns:            newCounters(c, "turns_total", Dialects()),
@@ -54,13 +57,13 @@ func New(reg prometheus.Registerer, sources Sources) (*Metrics, error) {
 		upstreams:        newUpstreams(c),
 	}
 	var errs []error
-	for _, collector := range []prometheus.Collector{
+	for _, collector := range append(m.Tunnels.all(),
 		admissionWait, registerDuration, m.turns.vec, m.failed.vec, m.refusals.vec,
 		m.requests.total, m.requests.duration, m.requests.overhead,
 		newStateCollector(c, sources, m.upstreams),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	} {
+	) {
 		errs = append(errs, reg.Register(collector))
 	}
 	if err := errors.Join(errs...); err != nil {

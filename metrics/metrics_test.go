@@ -66,6 +66,17 @@ func TestScrapeIsReadByAPrometheusParser(t *testing.T) {
 		{"muxproxy_trace_bytes", nil, 1 << 20},
 		{"muxproxy_traces_evicted_total", nil, 9},
 		{"muxproxy_instance_limit", map[string]string{"resource": "sessions"}, 1000},
+		{"muxproxy_pool_servers", map[string]string{"state": "ready"}, 3},
+		{"muxproxy_pool_servers", map[string]string{"state": "lost"}, 0},
+		{"muxproxy_pool_servers", map[string]string{"state": "other"}, 1},
+		{"muxproxy_pool_slots", map[string]string{"state": "used"}, 70},
+		{"muxproxy_pool_slots", map[string]string{"state": "free"}, 26},
+		{"muxproxy_pool_slots", map[string]string{"state": "coming"}, 32},
+		{"muxproxy_pool_waiting", nil, 5},
+		{"muxproxy_tunnel_opens_total", map[string]string{"driver": "frp", "outcome": "ok"}, 1},
+		{"muxproxy_tunnel_opens_total", map[string]string{"driver": "frp", "outcome": "rate_limited"}, 0},
+		{"muxproxy_tunnel_losses_total", map[string]string{"driver": "frp"}, 1},
+		{"muxproxy_tunnel_probe_failures_total", map[string]string{"driver": "frp"}, 1},
 	}
 	for _, w := range want {
 		if got, ok := value(families[w.name], w.labels); !ok || got != w.value {
@@ -75,6 +86,7 @@ func TestScrapeIsReadByAPrometheusParser(t *testing.T) {
 	for _, name := range []string{
 		"muxproxy_request_duration_seconds", "muxproxy_overhead_seconds", "muxproxy_time_to_first_event_seconds",
 		"muxproxy_stream_gap_seconds", "muxproxy_admission_wait_seconds", "muxproxy_register_duration_seconds",
+		"muxproxy_tunnel_open_duration_seconds", "muxproxy_tunnel_pacing_seconds",
 	} {
 		if n := samples(families[name]); n != 1 {
 			t.Errorf("%s has %d samples, want 1", name, n)
@@ -169,7 +181,7 @@ func newMetrics(tb testing.TB, sources metrics.Sources) (*prometheus.Registry, *
 // fullSources gives every state a value of its own.
 func fullSources() metrics.Sources {
 	return metrics.Sources{
-		Version: "1.2.3", Revision: "abc",
+		Version: "1.2.3", Revision: "abc", Driver: "frp",
 		Limits: metrics.Limits{Sessions: 1000, Inflight: 500, TraceBytes: 1 << 30},
 		Registry: func() registry.Stats {
 			return registry.Stats{
@@ -177,6 +189,9 @@ func fullSources() metrics.Sources {
 				Registered: 20, Inflight: 8, TraceBytes: 1 << 20, EvictedTraces: 9,
 				Ended: map[string]int64{"deleted": 7, "strange": 1, "stranger": 2},
 			}
+		},
+		Pool: func() metrics.PoolState {
+			return metrics.PoolState{Servers: map[string]int{"ready": 3, "strange": 1}, Used: 70, Free: 26, Coming: 32, Waiting: 5}
 		},
 		Upstreams: func() []metrics.UpstreamState {
 			return []metrics.UpstreamState{{Name: "default", Inflight: 3, Up: 2, Down: 1}}
@@ -201,6 +216,10 @@ func touch(m *metrics.Metrics) {
 	u := m.Upstream("default")
 	u.TimeToFirstEvent.Observe(0.2)
 	u.StreamGap.Observe(0.02)
+	m.Tunnels.Attempted(metrics.TunnelOK, time.Second)
+	m.Tunnels.Paced(time.Second)
+	m.Tunnels.Lost()
+	m.Tunnels.ProbeFailed()
 }
 
 // scrape reads the handler as Prometheus does.

@@ -30,6 +30,7 @@ func TestSeriesCountIsConstantUnderTenThousandStrangeLabels(t *testing.T) {
 		m.UpstreamDone("default", s)
 		m.ConnectionOpened(s)
 		m.Upstream(s).StreamGap.Observe(1)
+		m.Tunnels.Attempted(metrics.TunnelOutcome(s), 1)
 	}
 	for i := range 10_000 {
 		strange(i)

@@ -16,8 +16,11 @@ type Sources struct {
 	Version  string // of the build, "" is "unknown"
 	Revision string // of the source, "" is "unknown"
 
+	Driver string // how servers are made reachable, one of [Drivers]
+
 	Limits    Limits
 	Registry  func() registry.Stats
+	Pool      func() PoolState
 	Upstreams func() []UpstreamState
 }
 
@@ -44,6 +47,7 @@ type stateCollector struct {
 
 	inflight, sessions, registered, ended *prometheus.Desc
 	traceBytes, evicted                   *prometheus.Desc
+	poolServers, poolSlots, poolWaiting   *prometheus.Desc
 	upstreamInflight, upstreamReplicas    *prometheus.Desc
 	upstreamPaused, limit, buildInfo      *prometheus.Desc
 }
@@ -58,6 +62,9 @@ func newStateCollector(c catalogue, sources Sources, upstreams *upstreams) *stat
 		ended:            c.desc("sessions_ended_total", Counter),
 		traceBytes:       c.desc("trace_bytes", Gauge),
 		evicted:          c.desc("traces_evicted_total", Counter),
+		poolServers:      c.desc("pool_servers", Gauge),
+		poolSlots:        c.desc("pool_slots", Gauge),
+		poolWaiting:      c.desc("pool_waiting", Gauge),
 		upstreamInflight: c.desc("upstream_inflight", Gauge),
 		upstreamReplicas: c.desc("upstream_replicas", Gauge),
 		upstreamPaused:   c.desc("upstream_paused", Gauge),
@@ -70,6 +77,7 @@ func newStateCollector(c catalogue, sources Sources, upstreams *upstreams) *stat
 func (s *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		s.inflight, s.sessions, s.registered, s.ended, s.traceBytes, s.evicted,
+		s.poolServers, s.poolSlots, s.poolWaiting,
 		s.upstreamInflight, s.upstreamReplicas, s.upstreamPaused, s.limit, s.buildInfo,
 	} {
 		ch <- d
@@ -84,6 +92,7 @@ func (s *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	s.collectBuild(ch)
 	s.collectLimits(ch)
 	s.collectRegistry(ch)
+	s.collectPool(ch)
 	s.collectUpstreams(ch)
 }
 

@@ -77,7 +77,11 @@ func (d *daemon) sources() metrics.Sources {
 			Inflight:   d.cfg.MaxInflight,
 			TraceBytes: int64(*d.cfg.MaxTraceBytes),
 		},
-		Registry:  d.registry.Stats,
+		Driver:   d.cfg.Tunnel,
+		Registry: d.registry.Stats,
+		Pool: func() metrics.PoolState {
+			return metrics.PoolState{Servers: map[string]int{"ready": 1}, Used: d.load()}
+		},
 		Upstreams: d.upstreamStates,
 	}
 }
