@@ -1,6 +1,7 @@
-// Package tunnel makes the data plane reachable. A [Server] is one listener
-// with the public URL at which harnesses find it; a [Pool] places sessions on
-// servers. What a server serves is an http.Handler that its owner hands in:
+// Package tunnel makes the data plane reachable. A [Server] is one listener and
+// its HTTP server; a [Driver] opens a [Tunnel], a public URL, to it; a [Pool]
+// holds servers, opens and closes them as they are needed, and places sessions
+// on them. What a server serves is an http.Handler that its owner hands in:
 // this package knows nothing of model calls.
 //
 // A server answers with a nonce of its own, so that whoever asks through its
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -36,9 +38,11 @@ const (
 type ServerOptions struct {
 	// ID names the server in the admin API and in logs; "srv-1" when empty.
 	ID string
-	// Addr is the TCP address to listen on; port 0 picks a free one.
+	// Addr is the TCP address to listen on; port 0 picks a free one. When empty
+	// the server has only the connections handed to Serve.
 	Addr string
-	// URL is the public base URL; when empty, http:// and the bound address.
+	// URL is the public base URL of a server to which the pool opens no tunnel;
+	// when empty, http:// and the bound address.
 	URL string
 	// Handler makes what the server serves, given the server's nonce.
 	Handler func(nonce string) http.Handler
@@ -51,7 +55,8 @@ type Server struct {
 	id       string
 	url      string
 	nonce    string
-	listener net.Listener
+	listener net.Listener // nil without an address
+	inbox    *inbox
 	http     *http.Server
 
 	mu     sync.Mutex
@@ -62,17 +67,16 @@ type Server struct {
 // Listen binds the address, so that a busy port is an error here, and serves
 // nothing before Run. Whoever called it must call Shutdown, Run or no Run.
 func Listen(ctx context.Context, o ServerOptions) (*Server, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", o.Addr)
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+	id := cmp.Or(o.ID, "srv-1")
+	s := &Server{id: id, nonce: rand.Text(), inbox: newInbox(id)}
+	if o.Addr != "" {
+		var config net.ListenConfig
+		var err error
+		if s.listener, err = config.Listen(ctx, "tcp", o.Addr); err != nil {
+			return nil, fmt.Errorf("listen: %w", err)
+		}
 	}
-	s := &Server{
-		id:       cmp.Or(o.ID, "srv-1"),
-		url:      strings.TrimRight(cmp.Or(o.URL, "http://"+listener.Addr().String()), "/"),
-		nonce:    rand.Text(),
-		listener: listener,
-	}
+	s.url = strings.TrimRight(cmp.Or(o.URL, "http://"+s.Addr().String()), "/")
 	s.http = &http.Server{
 		Handler:           s.counted(o.Handler(s.nonce)),
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -88,24 +92,49 @@ func Listen(ctx context.Context, o ServerOptions) (*Server, error) {
 // ID is the server's name.
 func (s *Server) ID() string { return s.id }
 
-// Addr is the address that the server is bound to.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+// Addr is the address that the server is bound to; without one, a name for
+// where Serve puts connections.
+func (s *Server) Addr() net.Addr {
+	if s.listener == nil {
+		return s.inbox.Addr()
+	}
+	return s.listener.Addr()
+}
 
-// URL is the public base URL, without a slash at its end.
+// URL is the base URL without a tunnel, and without a slash at its end.
 func (s *Server) URL() string { return s.url }
 
 // Nonce tells this server from every other.
 func (s *Server) Nonce() string { return s.nonce }
+
+// Serve answers the requests of a connection that did not come through the
+// listener. It does not block. The connection becomes the server's to close,
+// which it does at once when it has been shut down.
+func (s *Server) Serve(conn net.Conn) { s.inbox.put(conn) }
 
 // Run serves until Shutdown is called, which makes it return nil at once while
 // calls in flight go on, or until ctx is done, which cuts them.
 func (s *Server) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.http.Close() })
 	defer stop()
-	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve %s: %w", s.id, err)
+	var serving errgroup.Group
+	for _, l := range s.listeners() {
+		serving.Go(func() error {
+			if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				_ = s.http.Close()
+				return fmt.Errorf("serve %s: %w", s.id, err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return serving.Wait()
+}
+
+func (s *Server) listeners() []net.Listener {
+	if s.listener == nil {
+		return []net.Listener{s.inbox}
+	}
+	return []net.Listener{s.listener, s.inbox}
 }
 
 // Drain waits until no request is being answered. The server goes on
@@ -135,7 +164,11 @@ func (s *Server) Drain(ctx context.Context) error {
 // done, and then cuts those that are left, which is an error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	// Bound but never served, the listener is not the HTTP server's to close.
-	defer func() { _ = s.listener.Close() }()
+	defer func() {
+		for _, l := range s.listeners() {
+			_ = l.Close()
+		}
+	}()
 	if s.http.Shutdown(ctx) == nil {
 		return nil
 	}

@@ -43,7 +43,7 @@ type daemon struct {
 	registry  *registry.Registry
 	upstreams *upstream.Set
 	metrics   *metrics.Metrics
-	server    *tunnel.Server // the data plane's listener
+	server    *tunnel.Server // the pool's only one
 	pool      *tunnel.Pool
 	admin     *adminServer
 
@@ -101,8 +101,13 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("%sLISTEN: %w", prefix, err)
 	}
-	d.teardown.add("data listener", d.stopServing)
-	d.pool = tunnel.NewPool(d.server)
+	d.pool, err = tunnel.NewPool(tunnel.PoolOptions{
+		Servers: []*tunnel.Server{d.server}, Name: d.cfg.Tunnel, Multiplex: off, ProbeInterval: off, Logger: d.log,
+	})
+	if err != nil {
+		return fmt.Errorf("wire pool: %w", err)
+	}
+	d.teardown.add("servers", d.stopServing)
 	return d.wireAdmin(metrics.Handler(gatherer))
 }
 
@@ -129,7 +134,7 @@ func (d *daemon) wireAdmin(scrape http.Handler) error {
 	options := admin.Options{
 		Registry:    d.registry,
 		Upstreams:   d.upstreams,
-		Pool:        &places{pool: d.pool, server: d.server, load: d.load, since: time.Now()},
+		Pool:        places{d.pool},
 		HookHosts:   d.cfg.HookHosts.Hosts,
 		Token:       string(d.cfg.AdminToken),
 		Metrics:     scrape,
@@ -161,7 +166,7 @@ func (d *daemon) run(ctx context.Context) error {
 	d.background.Go(func() error { return d.upstreams.Run(work) })
 
 	listeners, failed := errgroup.WithContext(context.WithoutCancel(ctx))
-	listeners.Go(func() error { return d.server.Run(context.WithoutCancel(ctx)) })
+	listeners.Go(func() error { return d.pool.Run(context.WithoutCancel(ctx)) })
 	listeners.Go(d.admin.run)
 
 	err := d.announce()
@@ -225,21 +230,15 @@ func (d *daemon) stopServing(ctx context.Context) error {
 	d.registry.Drain()
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.ShutdownTimeout)
 	defer cancel()
-	if d.server.Drain(ctx) == nil {
-		return d.server.Shutdown(ctx)
+	if d.pool.Quiesce(ctx) == nil {
+		return d.pool.Shutdown(ctx)
 	}
 	// What is left is told why it ends, and has a moment to say so.
 	cut := d.registry.Cut()
 	telling, stop := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
 	defer stop()
-	_ = d.server.Drain(telling) // what is left even then, Shutdown cuts
-	return errors.Join(fmt.Errorf("%d calls cut: %w", cut, context.Cause(ctx)), d.server.Shutdown(telling))
-}
-
-// load is how many sessions have a place.
-func (d *daemon) load() int {
-	n := d.registry.Stats().Sessions
-	return n[registry.StateActive] + n[registry.StateStopped]
+	_ = d.pool.Quiesce(telling) // what is left even then, Shutdown cuts
+	return errors.Join(fmt.Errorf("%d calls cut: %w", cut, context.Cause(ctx)), d.pool.Shutdown(telling))
 }
 
 // ready says why no session can be placed.

@@ -2,9 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
 
+	"github.com/muxproxy/muxproxy/metrics"
 	"github.com/muxproxy/muxproxy/proxy/admin"
 	"github.com/muxproxy/muxproxy/registry"
 	"github.com/muxproxy/muxproxy/tunnel"
@@ -12,37 +13,62 @@ import (
 
 // places is the pool as the admin API knows it.
 type places struct {
-	pool   *tunnel.Pool
-	server *tunnel.Server // the only one
-	load   func() int
-	since  time.Time
+	pool *tunnel.Pool
 }
 
 // Place implements [admin.Pool].
-func (p *places) Place(ctx context.Context, sessions ...string) ([]registry.Placement, error) {
-	all := make([]registry.Placement, 0, len(sessions))
-	for i, session := range sessions {
-		at, err := p.pool.Place(ctx, session)
-		if err != nil {
-			for _, placed := range sessions[:i] {
-				p.pool.Release(placed)
-			}
-			return nil, fmt.Errorf("place session: %w", err)
-		}
-		all = append(all, at)
+func (p places) Place(ctx context.Context, sessions ...string) ([]registry.Placement, error) {
+	all, err := p.pool.Place(ctx, sessions...)
+	if err != nil {
+		return nil, fmt.Errorf("place sessions: %w", placeError(err))
 	}
 	return all, nil
 }
 
+// placeError says it in the words of the admin API.
+func placeError(err error) error {
+	switch {
+	case errors.Is(err, tunnel.ErrPoolFull):
+		return admin.ErrPoolFull
+	case errors.Is(err, tunnel.ErrBacklog):
+		return admin.ErrTunnelBacklog
+	case errors.Is(err, tunnel.ErrPoolClosed):
+		return registry.ErrDraining
+	default:
+		return err
+	}
+}
+
 // Release implements [admin.Pool].
-func (p *places) Release(session string) { p.pool.Release(session) }
+func (p places) Release(session string) { p.pool.Release(session) }
 
 // Servers implements [admin.Pool].
-func (p *places) Servers() []admin.Server {
-	return []admin.Server{{
-		ID: p.server.ID(), State: "ready", Driver: tunnelNone, URL: p.server.URL(), Load: p.load(), CreatedAt: p.since,
-	}}
+func (p places) Servers() []admin.Server {
+	all := p.pool.Servers()
+	servers := make([]admin.Server, len(all))
+	for i, s := range all {
+		servers[i] = admin.Server{
+			ID: s.ID, State: string(s.State), Driver: s.Driver, URL: s.URL, Load: s.Sessions, Capacity: s.Capacity,
+			CreatedAt: s.CreatedAt, LastError: s.LastError,
+		}
+	}
+	return servers
 }
 
 // Drain implements [admin.Pool].
-func (p *places) Drain(string) error { return admin.ErrNoServer }
+func (p places) Drain(server string) error {
+	err := p.pool.Drain(server)
+	if errors.Is(err, tunnel.ErrNoServer) {
+		return admin.ErrNoServer
+	}
+	return err
+}
+
+// poolState is what a scrape is shown of the pool.
+func poolState(s tunnel.Stats) metrics.PoolState {
+	servers := make(map[string]int, len(s.Servers))
+	for state, n := range s.Servers {
+		servers[string(state)] = n
+	}
+	return metrics.PoolState{Servers: servers, Used: s.Used, Free: s.Free, Coming: s.Coming, Waiting: s.Waiting}
+}

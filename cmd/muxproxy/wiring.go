@@ -77,11 +77,9 @@ func (d *daemon) sources() metrics.Sources {
 			Inflight:   d.cfg.MaxInflight,
 			TraceBytes: int64(*d.cfg.MaxTraceBytes),
 		},
-		Driver:   d.cfg.Tunnel,
-		Registry: d.registry.Stats,
-		Pool: func() metrics.PoolState {
-			return metrics.PoolState{Servers: map[string]int{"ready": 1}, Used: d.load()}
-		},
+		Driver:    d.cfg.Tunnel,
+		Registry:  d.registry.Stats,
+		Pool:      func() metrics.PoolState { return poolState(d.pool.Stats()) },
 		Upstreams: d.upstreamStates,
 	}
 }

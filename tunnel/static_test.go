@@ -8,11 +8,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/muxproxy/muxproxy/registry"
 	"github.com/muxproxy/muxproxy/tunnel"
 )
 
-// pool returns a pool of n servers, srv-1 to srv-n, that are never run.
-func pool(t *testing.T, n int) *tunnel.Pool {
+// static returns a pool of n servers, srv-1 to srv-n, that is never run and
+// probes nothing.
+func static(t *testing.T, n int) *tunnel.Pool {
 	t.Helper()
 	var servers []*tunnel.Server
 	for i := range n {
@@ -23,25 +25,35 @@ func pool(t *testing.T, n int) *tunnel.Pool {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
 		servers = append(servers, s)
 	}
-	return tunnel.NewPool(servers...)
+	p, err := tunnel.NewPool(tunnel.PoolOptions{Name: "none", Servers: servers, Multiplex: -1, ProbeInterval: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Shutdown(context.Background()); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+	})
+	return p
+}
+
+// place gives one session a place.
+func place(t *testing.T, p *tunnel.Pool, session string) registry.Placement {
+	t.Helper()
+	places, err := p.Place(t.Context(), session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return places[0]
 }
 
 func TestPlacementIsOnTheLeastLoadedServer(t *testing.T) {
-	p := pool(t, 3)
+	p := static(t, 3)
 	load := make(map[string]int)
-	place := func(session string) string {
-		t.Helper()
-		at, err := p.Place(t.Context(), session)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return at.Server
-	}
 	for i := range 9 {
-		load[place(fmt.Sprint(i))]++
+		load[place(t, p, fmt.Sprint(i)).Server]++
 	}
 	for server, n := range load {
 		if n != 3 {
@@ -50,18 +62,15 @@ func TestPlacementIsOnTheLeastLoadedServer(t *testing.T) {
 	}
 	at, _ := p.Current("4")
 	p.Release("4")
-	if got := place("next"); got != at.Server {
+	if got := place(t, p, "next").Server; got != at.Server {
 		t.Errorf("next session: got %s; want %s, which has room", got, at.Server)
 	}
 }
 
 func TestPlacingAgainChangesNothing(t *testing.T) {
-	p := pool(t, 2)
-	first, err := p.Place(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, _ := p.Place(t.Context(), "a"); again != first {
+	p := static(t, 2)
+	first := place(t, p, "a")
+	if again := place(t, p, "a"); again != first {
 		t.Errorf("got %+v; want %+v", again, first)
 	}
 	if first.Generation != 1 || first.URL == "" {
@@ -73,10 +82,8 @@ func TestPlacingAgainChangesNothing(t *testing.T) {
 }
 
 func TestReleaseIsIdempotentAndForgets(t *testing.T) {
-	p := pool(t, 2)
-	if _, err := p.Place(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	p := static(t, 2)
+	place(t, p, "a")
 	for range 2 {
 		p.Release("a")
 	}
@@ -86,14 +93,11 @@ func TestReleaseIsIdempotentAndForgets(t *testing.T) {
 	}
 }
 
-func TestAnEmptyPoolAndAnImpatientCallerGetErrors(t *testing.T) {
-	if _, err := tunnel.NewPool().Place(t.Context(), "a"); !errors.Is(err, tunnel.ErrNoServer) {
-		t.Errorf("empty pool: got %v; want ErrNoServer", err)
-	}
+func TestACallerThatHasGoneGetsNoPlace(t *testing.T) {
 	gone := errors.New("caller has gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(gone)
-	p := pool(t, 1)
+	p := static(t, 1)
 	if _, err := p.Place(ctx, "a"); !errors.Is(err, gone) {
 		t.Errorf("got %v; want the cause", err)
 	}
@@ -103,7 +107,7 @@ func TestAnEmptyPoolAndAnImpatientCallerGetErrors(t *testing.T) {
 }
 
 func TestParallelPlacementsAndReleasesLeaveNothingBehind(t *testing.T) {
-	p := pool(t, 4)
+	p := static(t, 4)
 	var all sync.WaitGroup
 	for w := range 8 {
 		all.Go(func() {
@@ -119,11 +123,7 @@ func TestParallelPlacementsAndReleasesLeaveNothingBehind(t *testing.T) {
 	all.Wait()
 	load := make(map[string]int)
 	for i := range 4 {
-		at, err := p.Place(t.Context(), fmt.Sprint(i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		load[at.Server]++
+		load[place(t, p, fmt.Sprint(i)).Server]++
 	}
 	if len(load) != 4 {
 		t.Errorf("got %v; want one session a server: nothing of the released ones counts", load)
