@@ -77,6 +77,10 @@ func Catalogue() []Metric {
 			Help: "Calls and registrations that muxproxy itself refused.",
 		},
 		{
+			Name: "muxproxy_replays_total", Type: Counter, Labels: []string{"kind"},
+			Help: "Retries, by what became of them.",
+		},
+		{
 			Name: "muxproxy_sessions", Type: Gauge, Labels: []string{"state"},
 			Help: "Sessions kept; active and stopped ones hold a place, ended ones only their trace.",
 		},

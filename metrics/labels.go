@@ -92,6 +92,7 @@ const (
 	ReasonPaused               Reason = "paused"      // the upstream rejects calls for a while
 	ReasonHookFailed           Reason = "hook_failed" // a URL of the session had no answer
 	ReasonDraining             Reason = "draining"
+	ReasonJoinedCallFailed     Reason = "joined_call_failed"
 	ReasonTooManySessions      Reason = "too_many_sessions" // a registration over MAX_SESSIONS
 	ReasonMemoryFull           Reason = "memory_full"       // a registration over MAX_TRACE_BYTES
 	ReasonOther                Reason = Other
@@ -103,8 +104,25 @@ func Reasons() []Reason {
 		ReasonInvalidAPIKey, ReasonSessionEnded, ReasonSessionStopped, ReasonInvalidRequest, ReasonNotFound,
 		ReasonMethodNotAllowed, ReasonBodyTooLarge, ReasonUnsupportedMediaType, ReasonUpgradeRequired,
 		ReasonSessionInflight, ReasonSessionRate, ReasonInstance, ReasonInflightBytes, ReasonUpstreamUnavailable, ReasonPaused, ReasonHookFailed,
-		ReasonDraining, ReasonTooManySessions, ReasonMemoryFull, ReasonOther,
+		ReasonDraining, ReasonJoinedCallFailed, ReasonTooManySessions, ReasonMemoryFull, ReasonOther,
 	}
+}
+
+// Replay says what became of a retry, the value of the label kind of replays_total.
+type Replay string
+
+// What becomes of a retry.
+const (
+	ReplayReplayed Replay = "replayed" // answered from the turn that was recorded
+	ReplayJoined   Replay = "joined"   // took over a call that was running
+	ReplayRerun    Replay = "rerun"    // ran, as what it repeats had made no turn
+	ReplayNew      Replay = "new"      // ran, as there was nothing that it could repeat
+	ReplayOther    Replay = Other
+)
+
+// Replays lists every value of the label kind of replays_total.
+func Replays() []Replay {
+	return []Replay{ReplayReplayed, ReplayJoined, ReplayRerun, ReplayNew, ReplayOther}
 }
 
 // TokenType is what a token count counts, the value of the label type of tokens_total.

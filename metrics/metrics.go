@@ -36,6 +36,7 @@ type Metrics struct {
 	turns     counters
 	failed    counters
 	refusals  counters
+	replays   counters
 	upstreams *upstreams
 }
 
@@ -54,11 +55,12 @@ func New(reg prometheus.Registerer, sources Sources) (*Metrics, error) {
 		turns:            newCounters(c, "turns_total", Dialects()),
 		failed:           newCounters(c, "failed_calls_total", FailureKinds()),
 		refusals:         newCounters(c, "refusals_total", Reasons()),
+		replays:          newCounters(c, "replays_total", Replays()),
 		upstreams:        newUpstreams(c),
 	}
 	var errs []error
 	for _, collector := range append(m.Tunnels.all(),
-		admissionWait, registerDuration, m.turns.vec, m.failed.vec, m.refusals.vec,
+		admissionWait, registerDuration, m.turns.vec, m.failed.vec, m.refusals.vec, m.replays.vec,
 		m.requests.total, m.requests.duration, m.requests.overhead,
 		newStateCollector(c, sources, m.upstreams),
 		collectors.NewGoCollector(),
@@ -89,6 +91,9 @@ func (m *Metrics) FailedCall(kind registry.FailureKind) { m.failed.get(string(ki
 
 // Refusal counts a call or a registration that muxproxy itself refused.
 func (m *Metrics) Refusal(reason Reason) { m.refusals.get(string(reason)).Inc() }
+
+// Replay counts a retry.
+func (m *Metrics) Replay(kind Replay) { m.replays.get(string(kind)).Inc() }
 
 // Upstream gives the instruments of a configured upstream; keep them for the length of a call. They may be used after
 // the upstream was deleted, to no effect.

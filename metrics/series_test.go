@@ -23,6 +23,7 @@ func TestSeriesCountIsConstantUnderTenThousandStrangeLabels(t *testing.T) {
 		m.Turn(s)
 		m.FailedCall(registry.FailureKind(s))
 		m.Refusal(metrics.Reason(s))
+		m.Replay(metrics.Replay(s))
 		m.Upstream(s).Tokens(metrics.TokenType(s), 1)
 		m.Upstream("u"+strconv.Itoa(i)).Tokens(metrics.TokensInput, 1)
 		m.UpstreamDone(s, s)

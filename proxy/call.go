@@ -31,6 +31,8 @@ type call struct {
 	// generated is set once the upstream has nothing of worth left to say, so
 	// that a client's leaving no longer cancels it.
 	generated atomic.Bool
+
+	opened atomic.Bool // the exchange's claim and outlet are set
 }
 
 // call serves a recorded route.
@@ -58,6 +60,10 @@ func (x *exchange) call() error {
 		return err
 	}
 	x.stream = c.request.Stream
+	r := x.retry(body)
+	if done, err := c.recognise(session, r); done {
+		return err
+	}
 
 	if err := x.askAgain(session); err != nil {
 		return err
@@ -65,6 +71,7 @@ func (x *exchange) call() error {
 	waited := time.Now()
 	c.admitted, err = session.Admit(base, registry.CallInfo{
 		Dialect: x.dialect.Name(), Route: string(x.route), RequestID: x.requestID, Cancel: cancel,
+		Attempt: r.count, Digest: r.digest,
 	})
 	wait := time.Since(waited)
 	x.admission += wait
@@ -77,9 +84,24 @@ func (x *exchange) call() error {
 	return c.run()
 }
 
-// clientLeft ends the call unless all that it still lacks is the end itself,
-// which is then waited for briefly.
+// clientLeft gives the call up, unless its client may come back for an answer
+// that has not begun.
 func (c *call) clientLeft() {
+	if c.opened.Load() {
+		var kept *outlet
+		if o := c.outlet; o != nil && o.keep() {
+			kept = o
+		}
+		if !c.proxy.attempts.leave(c.claim, kept) {
+			return
+		}
+	}
+	c.abandon()
+}
+
+// abandon ends the call unless all that it still lacks is the end itself, which
+// is then waited for briefly.
+func (c *call) abandon() {
 	if c.generated.Load() {
 		time.AfterFunc(tailBudget, func() { c.cancel(errClientGone) })
 		return
@@ -136,6 +158,7 @@ func (c *call) began() time.Time {
 }
 
 func (c *call) fail(kind registry.FailureKind, status int, message string, received []byte) {
+	c.proxy.attempts.failed(c.claim)
 	c.proxy.options.Metrics.FailedCall(kind)
 	c.admitted.Fail(registry.Failure{
 		Kind: kind, Status: status, Message: message, Received: received,
@@ -160,6 +183,7 @@ func (c *call) commit(status int, body []byte, result dialect.Result) error {
 		return err
 	}
 	c.turn = turn
+	c.proxy.attempts.answered(c.claim, turn.Index)
 	c.proxy.options.Metrics.Turn(c.dialect.Name())
 	if u := result.Usage; u != nil {
 		instruments := c.proxy.options.Metrics.Upstream(c.upstream)

@@ -23,6 +23,8 @@ var (
 	errUpload        = errors.New("the request body did not arrive")
 	errTailOver      = errors.New("the upstream kept its stream open after the end")
 	errNotConfigured = errors.New("the session's upstream is not configured")
+	errJoinedNothing = errors.New("the call that this retry joined ended without an answer")
+	errKeptTooMuch   = errors.New("too much is kept for retries")
 )
 
 // errAborted is a generation that the upstream gave up, for instance to update
@@ -185,6 +187,10 @@ func callRefusal(err error, r refusal) refusal {
 		r.status, r.code, r.outcome = status, code, outcome
 		return r
 	}
+	if errors.Is(err, errJoinedNothing) {
+		r.retryAfter, r.reason = time.Second, metrics.ReasonJoinedCallFailed
+		return as(http.StatusServiceUnavailable, "joined_call_failed", metrics.OutcomeRefused)
+	}
 	if unavailable, ok := errors.AsType[*upstream.UnavailableError](err); ok {
 		r.retryAfter, r.reason = unavailable.RetryAfter, metrics.ReasonUpstreamUnavailable
 		return as(http.StatusServiceUnavailable, codeUpstreamUnavailable, metrics.OutcomeRefused)
@@ -303,6 +309,9 @@ func outcomeOf(kind registry.FailureKind) metrics.Outcome {
 
 // refuse answers with an error of muxproxy's own. Nothing was answered yet.
 func (x *exchange) refuse(err error) {
+	if x.claim.attempt != nil {
+		x.proxy.attempts.failed(x.claim)
+	}
 	r := refusalOf(err)
 	x.outcome, x.err, x.stream = r.outcome, err, false
 	if !x.dispatched.IsZero() && failureKind(err) == registry.FailureCancelled {

@@ -94,6 +94,12 @@ func answerHeader(to, from http.Header) {
 	}
 }
 
+// streamHeader keeps proxies in between from holding a stream back.
+func streamHeader(h http.Header) {
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+}
+
 // upstreamRequestID is the id under which the upstream knows a call.
 func upstreamRequestID(h http.Header) string {
 	if id := h.Get(requestIDHeader); id != "" {

@@ -36,8 +36,8 @@ func (c *call) relayJSON() error {
 		return err
 	}
 	answerHeader(c.writer.Header(), c.response.Header)
-	left := c.exchange.request.Context().Err() != nil // a write could succeed, but to nobody
-	c.turn.SetDelivered(c.deliver(status, c.dialect.Visible(body, c.added)) && !left)
+	left := c.left()
+	c.ended(c.deliver(status, c.dialect.Visible(body, c.added)) && !left)
 	return nil
 }
 

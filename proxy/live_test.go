@@ -28,7 +28,12 @@ type live struct {
 // open makes a chat call and returns when its header is there.
 func (r *rollout) open(model, extra string) *live {
 	r.t.Helper()
-	req, leave := abandonable(r.request(http.MethodPost, chatPath, chatBody(model, extra)))
+	return r.openRequest(r.request(http.MethodPost, chatPath, chatBody(model, extra)))
+}
+
+func (r *rollout) openRequest(req *http.Request) *live {
+	r.t.Helper()
+	req, leave := abandonable(req)
 	res, err := r.client.Do(req) //nolint:bodyclose // it is closed with the test
 	if err != nil {
 		leave()
@@ -75,10 +80,10 @@ func (l *live) rest() (string, error) {
 
 // logged is what a log line of a request says.
 type logged struct {
-	Outcome, End, Route, Error string
-	Status                     int
-	Stream                     bool
-	Overhead                   float64 `json:"overhead_seconds"`
+	Outcome, End, Route, Error, Replay string
+	Status                             int
+	Stream                             bool
+	Overhead                           float64 `json:"overhead_seconds"`
 }
 
 // logged gives the log lines of requests, oldest first.
@@ -107,7 +112,10 @@ func (s *stack) wantLogged(want logged) {
 	}
 	got := all[len(all)-1]
 	for _, field := range []struct{ name, got, want string }{
-		{"outcome", got.Outcome, want.Outcome}, {"end", got.End, want.End}, {"route", got.Route, want.Route},
+		{"outcome", got.Outcome, want.Outcome},
+		{"end", got.End, want.End},
+		{"route", got.Route, want.Route},
+		{"replay", got.Replay, want.Replay},
 	} {
 		if field.want != "" && field.got != field.want {
 			s.t.Errorf("logged %s is %q, want %q (error %q)", field.name, field.got, field.want, got.Error)

@@ -6,6 +6,8 @@
 //	route.go     its path is brought to the canonical form and looked up
 //	secret.go    its secret names the session
 //	body.go      the whole body is read, within the limits
+//	retry.go     a retry is answered by what it repeats: replay.go by a turn,
+//	             join.go by a call that still runs; attempts.go knows both
 //	call.go      the registry admits the call; the dialect applies overrides
 //	send.go      an upstream replica gets it (header.go says with which headers)
 //	respond.go   the answer is judged by its status and type, and goes on to
@@ -50,7 +52,9 @@ type Options struct {
 	WriteTimeout     time.Duration // for one write to the client; 60 s
 	ReadTimeout      time.Duration // for one read of a client's body; 60 s
 
-	Hooks *hook.Client // asks the URLs that sessions name; by default those of this machine's loopback
+	Hooks          *hook.Client  // asks the URLs that sessions name; by default those of this machine's loopback
+	RetryGrace     time.Duration // that a call outlives its client by, for a retry; 2 s, negative is none
+	ReplayMaxBytes int64         // of what is kept for retries; 64 MiB, negative is nothing
 
 	SessionHeader string // carries the session's affinity upstream; X-Session-ID
 }
@@ -60,6 +64,8 @@ type Proxy struct {
 	options Options // never changed
 	routes  map[string]route
 	bodies  *semaphore.Weighted // nil without a cap
+
+	attempts *attempts
 }
 
 // New makes a Proxy.
@@ -79,7 +85,9 @@ func New(o Options) (*Proxy, error) {
 		o.Hooks = hook.New(hook.Options{})
 	}
 	o.SessionHeader = http.CanonicalHeaderKey(cmp.Or(o.SessionHeader, "X-Session-ID"))
-	p := &Proxy{options: o, routes: routes()}
+	o.RetryGrace = cmp.Or(o.RetryGrace, 2*time.Second)
+	o.ReplayMaxBytes = cmp.Or(o.ReplayMaxBytes, 64<<20)
+	p := &Proxy{options: o, routes: routes(), attempts: newAttempts(o.RetryGrace, o.ReplayMaxBytes)}
 	if o.MaxInflightBytes > 0 {
 		p.bodies = semaphore.NewWeighted(o.MaxInflightBytes)
 	}

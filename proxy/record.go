@@ -48,6 +48,10 @@ type exchange struct {
 	upstream, replica, upstreamRequestID string
 	firstEvent                           time.Duration
 	turn                                 *registry.Turn
+
+	replay metrics.Replay // what became of a retry; "" is that it was none
+	claim  claim          // of the attempt that the request is itself, if it is one
+	outlet *outlet        // the writer of a call that may be retried
 }
 
 func newExchange(p *Proxy, w http.ResponseWriter, r *http.Request) *exchange {
@@ -75,6 +79,9 @@ func (x *exchange) begin(status int) {
 // that a body is not whole.
 func (x *exchange) finish() {
 	panicked := recover()
+	if x.claim.attempt != nil {
+		x.conclude(panicked != nil)
+	}
 	if x.status != 0 {
 		x.renewWriteDeadline() // for what the server still has to write after the handler
 	}
@@ -97,6 +104,9 @@ func (x *exchange) emit(panicked any) {
 		Route: x.route, Code: x.status, Outcome: x.outcome, Stream: x.stream,
 		Duration: duration, Overhead: overhead,
 	})
+	if x.replay != "" {
+		x.proxy.options.Metrics.Replay(x.replay)
+	}
 	line := x.proxy.options.Logger.WithLevel(x.level(panicked))
 	if panicked != nil {
 		line.Any("panic", panicked)
@@ -107,6 +117,7 @@ func (x *exchange) emit(panicked any) {
 		Float64("seconds", duration.Seconds())
 	optional(line, "session", x.sessionID)
 	optional(line, "end", x.end)
+	optional(line, "replay", string(x.replay))
 	optional(line, "upstream", x.upstream)
 	optional(line, "replica", x.replica)
 	optional(line, "upstream_request_id", x.upstreamRequestID)

@@ -63,8 +63,7 @@ func (c *call) relayStream() error {
 
 	h := c.writer.Header()
 	answerHeader(h, c.response.Header)
-	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no")
+	streamHeader(h)
 	c.begin(c.response.StatusCode)
 	r.written, r.reading = time.Now(), r.dispatched
 	err := c.write(nil)
@@ -309,13 +308,13 @@ func (r *relay) release(result dialect.Result, held []byte) {
 		return
 	}
 	err := r.gone
-	if err == nil && r.exchange.request.Context().Err() != nil {
-		err = errClientGone // a write could succeed, but to nobody
+	if err == nil && r.left() {
+		err = errClientGone
 	}
 	if err == nil {
 		err = r.writeEnd(held)
 	}
-	r.turn.SetDelivered(err == nil)
+	r.ended(err == nil)
 	if err != nil {
 		r.lost(err)
 	}

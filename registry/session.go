@@ -105,6 +105,9 @@ func (s *Session) apply(spec *Spec) {
 	s.pace.set(perSecond)
 }
 
+// Number tells the session from every other of this process, also from those that have had the same id.
+func (s *Session) Number() uint64 { return s.number }
+
 // ID returns the session's id.
 func (s *Session) ID() string { return s.id }
 
@@ -251,6 +254,27 @@ func (s *Session) Turn(index int) (*Turn, error) {
 		return nil, ErrNotFound
 	}
 	return s.turns[index], nil
+}
+
+// Attempts returns the turns and the failed calls of that digest, oldest first, which began before a moment and had not ended by
+// another. It is for the retries of calls that are known from the trace alone.
+func (s *Session) Attempts(digest [32]byte, endedSince, begunBefore time.Time) (turns []*Turn, failures []*FailedCall) {
+	within := func(d [32]byte, began time.Time, took time.Duration) bool {
+		return d == digest && began.Before(begunBefore) && !began.Add(took).Before(endedSince)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, turn := range s.turns {
+		if within(turn.Digest, turn.StartedAt, turn.Duration) {
+			turns = append(turns, turn)
+		}
+	}
+	for _, failure := range s.failures.kept() {
+		if within(failure.Digest, failure.StartedAt, failure.Duration) {
+			failures = append(failures, failure)
+		}
+	}
+	return turns, failures
 }
 
 func (s *Session) matches(state State, stopCondition string, labels map[string]string) bool {

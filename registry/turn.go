@@ -63,12 +63,12 @@ func (t *Turn) Delivered() *bool {
 	}
 }
 
-// SetDelivered says whether the last byte was written to the harness.
+// SetDelivered says whether the last byte was written to the harness. What was delivered once stays so.
 func (t *Turn) SetDelivered(delivered bool) {
 	if delivered {
 		t.delivered.Store(deliverySucceeded)
 	} else {
-		t.delivered.Store(deliveryFailed)
+		t.delivered.CompareAndSwap(deliveryUnknown, deliveryFailed)
 	}
 }
 

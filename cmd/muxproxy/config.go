@@ -57,6 +57,8 @@ type Config struct {
 	IdleTimeout      time.Duration `env:"IDLE_TIMEOUT" envDefault:"5m" accepts:"a duration such as 5m"`
 	WriteTimeout     time.Duration `env:"WRITE_TIMEOUT" envDefault:"60s" accepts:"a duration such as 60s"`
 	HookHosts        HookHosts     `env:"HOOK_HOSTS" envDefault:"loopback" accepts:"comma-separated host names, addresses and networks; loopback is this machine, * any host"`
+	RetryGrace       time.Duration `env:"RETRY_GRACE" envDefault:"2s" accepts:"a duration such as 2s, 0 is none" zero:"none"`
+	ReplayMaxBytes   ByteSize      `env:"REPLAY_MAX_BYTES" envDefault:"64MiB" accepts:"a size such as 64MiB, 0 is nothing" zero:"nothing"`
 	ShutdownTimeout  time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"25s" accepts:"a duration such as 25s"`
 
 	LogLevel  string `env:"LOG_LEVEL" envDefault:"info" accepts:"debug, info, warn or error"`

@@ -46,6 +46,8 @@ func (c Config) proxy(r *registry.Registry, u *upstream.Set, h *hook.Client, m *
 		FirstByteTimeout: c.FirstByteTimeout,
 		IdleTimeout:      c.IdleTimeout,
 		WriteTimeout:     c.WriteTimeout,
+		RetryGrace:       cmp.Or(c.RetryGrace, off*time.Second),
+		ReplayMaxBytes:   cmp.Or(int64(c.ReplayMaxBytes), off),
 		SessionHeader:    c.SessionHeader,
 	}
 }

@@ -1,0 +1,221 @@
+package proxy
+
+import (
+	"sync"
+	"time"
+
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// attempts knows the calls that a retry may belong to: those that run, and for
+// a while those that have ended. What was answered is not kept here but made
+// again from the turn, so that an attempt is small; the answers that are kept
+// for clients which left while their calls ran count as well.
+//
+// mu is held for moments only, never while anything is written or waited for,
+// and no other lock is taken under it.
+type attempts struct {
+	born  time.Time
+	grace time.Duration // that a call outlives its client by
+	limit int64         // of bytes
+
+	mu     sync.Mutex
+	bytes  int64
+	newest map[attemptKey]*attempt
+	ended  attempt // the head of the ring of those that have ended; the earliest comes next
+}
+
+func newAttempts(grace time.Duration, limit int64) *attempts {
+	t := &attempts{born: time.Now(), grace: grace, limit: limit, newest: make(map[attemptKey]*attempt)}
+	t.ended.next, t.ended.previous = &t.ended, &t.ended
+	return t
+}
+
+// attemptKey is what a request and its retries have in common.
+type attemptKey struct {
+	session uint64
+	digest  [32]byte
+}
+
+// attemptState says who may claim an attempt.
+type attemptState int
+
+const (
+	attemptAttended    attemptState = iota // it runs and its client is there: nobody
+	attemptDeserted                        // it runs and its client has gone
+	attemptFailed                          // it has ended without a turn
+	attemptUndelivered                     // it has ended with a turn that its client did not get
+	attemptDelivered                       // it has ended with a turn that its client has, as far as is known
+)
+
+// attempt is one call and all that is answered by it. attempts.mu guards it.
+type attempt struct {
+	key    attemptKey
+	state  attemptState
+	tries  int // retries so far, as the newest request that it answers counts them
+	claims int // how many retries have claimed it
+	turn   int // its index, once it has ended with one
+
+	kept  *outlet       // of a deserted call that can be joined
+	grace *time.Timer   // of a deserted call that can be joined
+	over  chan struct{} // closed when it has ended; nil if nobody waits for that
+
+	older          *attempt // of the same key
+	forgotten      bool     // it cannot be claimed any more
+	previous, next *attempt // in the ring of those that have ended
+	endedAt        time.Time
+}
+
+// A course is what becomes of a request.
+type course int
+
+const (
+	runs    course = iota // as a call of its own
+	reruns                // the same, in the place of an attempt that has failed
+	joins                 // it takes over a call whose client has gone
+	replays               // it is answered by a turn
+	waits                 // for the end of a call that cannot be joined any more, and is then looked at again
+)
+
+// A claim is an attempt in the hands of a request. Only the newest claim of an
+// attempt decides about it.
+type claim struct {
+	*attempt
+	number int
+	course course
+	turn   int             // to replay
+	kept   *outlet         // to join
+	over   <-chan struct{} // to wait for
+}
+
+// open decides what becomes of a request. A retry claims one attempt: one that
+// failed, or else one whose client has gone, or else the newest that was
+// answered, except by the retry of the same count. Any other request is an
+// attempt of its own, and supersedes those whose clients wait no more.
+func (t *attempts) open(session *registry.Session, r retry) claim {
+	key := attemptKey{session.Number(), r.digest}
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expire(now)
+	course := runs
+	if r.marked {
+		if a := t.find(key, r); a != nil {
+			if a.state != attemptFailed {
+				return t.claim(a, r)
+			}
+			t.forget(a)
+			course = reruns
+		}
+	} else {
+		t.supersede(key)
+	}
+	return claim{attempt: t.add(key, r.count), course: course}
+}
+
+func (t *attempts) add(key attemptKey, tries int) *attempt {
+	a := &attempt{key: key, tries: tries, older: t.newest[key]}
+	t.newest[key] = a
+	t.bytes += attemptBytes
+	return a
+}
+
+// find returns the attempt that a retry is to claim, or nil.
+func (t *attempts) find(key attemptKey, r retry) *attempt {
+	var left, answered *attempt
+	for a := t.newest[key]; a != nil; a = a.older {
+		switch {
+		case a.state == attemptFailed:
+			return a
+		case left == nil && (a.state == attemptDeserted || a.state == attemptUndelivered):
+			left = a
+		case answered == nil && a.state == attemptDelivered && (r.count == 0 || r.count > a.tries):
+			answered = a
+		}
+	}
+	if left != nil {
+		return left
+	}
+	return answered
+}
+
+// claim gives an attempt that has not failed to a retry.
+func (t *attempts) claim(a *attempt, r retry) claim {
+	if a.state == attemptDeserted && a.kept == nil {
+		if a.over == nil {
+			a.over = make(chan struct{})
+		}
+		return claim{attempt: a, course: waits, over: a.over}
+	}
+	a.claims++
+	a.tries = max(a.tries, r.count)
+	c := claim{attempt: a, number: a.claims, turn: a.turn, kept: a.kept}
+	if a.state == attemptDeserted {
+		a.grace.Stop()
+		a.kept.holders++
+		a.state, a.kept, c.course = attemptAttended, nil, joins
+		return c
+	}
+	// Its client may ask once more as soon as it has the last byte, before
+	// anybody here knows that it has: the attempt can be claimed all the time.
+	c.course = replays
+	t.end(a, attemptDelivered)
+	return c
+}
+
+// supersede forgets the attempts that a new request of the same content shows
+// to be done with: agents repeat themselves.
+func (t *attempts) supersede(key attemptKey) {
+	for a := t.newest[key]; a != nil; a = a.older {
+		if a.state != attemptAttended {
+			t.forget(a)
+		}
+	}
+}
+
+// recall finds the attempts of an earlier life of the process in the session's
+// trace, when nothing else is known of a retry. A failed call that a later one
+// repeated is none of them.
+func (t *attempts) recall(session *registry.Session, r retry) {
+	key := attemptKey{session.Number(), r.digest}
+	t.mu.Lock()
+	known := t.newest[key] != nil
+	t.mu.Unlock()
+	if known {
+		return
+	}
+	turns, failures := session.Attempts(r.digest, time.Now().Add(-replayAge), t.born)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.newest[key] != nil {
+		return
+	}
+	for _, turn := range turns {
+		a := t.add(key, turn.Attempt)
+		a.turn = turn.Index
+		if d := turn.Delivered(); d != nil && *d {
+			t.end(a, attemptDelivered)
+		} else {
+			t.end(a, attemptUndelivered)
+		}
+	}
+	for _, failure := range failures {
+		if !repeated(failure, turns, failures) {
+			t.end(t.add(key, failure.Attempt), attemptFailed)
+		}
+	}
+}
+
+func repeated(failure *registry.FailedCall, turns []*registry.Turn, failures []*registry.FailedCall) bool {
+	for _, turn := range turns {
+		if turn.Attempt > failure.Attempt && turn.StartedAt.After(failure.StartedAt) {
+			return true
+		}
+	}
+	for _, other := range failures {
+		if other.Attempt > failure.Attempt && other.StartedAt.After(failure.StartedAt) {
+			return true
+		}
+	}
+	return false
+}

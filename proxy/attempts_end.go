@@ -1,0 +1,103 @@
+package proxy
+
+import "time"
+
+// leave notes that the client of a running call has gone, and reports whether
+// the call is to be given up. With an answer that is kept for a retry it is only
+// given up when none has come within the grace.
+func (t *attempts) leave(c claim, kept *outlet) (hopeless bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := c.attempt
+	if a.state != attemptAttended || a.claims != c.number {
+		return kept == nil
+	}
+	a.state, a.kept = attemptDeserted, kept
+	if kept == nil {
+		return true
+	}
+	a.grace = time.AfterFunc(t.grace, func() { t.giveUp(c, kept) })
+	return false
+}
+
+// giveUp ends the wait for a retry of a call.
+func (t *attempts) giveUp(c claim, kept *outlet) {
+	t.mu.Lock()
+	a := c.attempt
+	waited := a.state == attemptDeserted && a.claims == c.number
+	if waited {
+		a.kept, kept.unwanted = nil, true
+	}
+	t.mu.Unlock()
+	if waited {
+		kept.call.abandon()
+	}
+}
+
+// answered notes that a call has become a turn. It comes before the client can
+// know of it, as does failed: the client's next request may be here at once.
+func (t *attempts) answered(c claim, turn int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := c.attempt
+	a.turn = turn
+	if a.state == attemptDeserted {
+		t.end(a, attemptUndelivered)
+	} else {
+		t.end(a, attemptDelivered)
+	}
+}
+
+// failed notes that a call has ended without a turn, unless it is known to have
+// ended already.
+func (t *attempts) failed(c claim) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a := c.attempt; a.state == attemptAttended || a.state == attemptDeserted {
+		t.end(a, attemptFailed)
+	}
+}
+
+// lost notes that the client of an answered attempt did not get the turn. It
+// reports false if that is not for c to say: a retry has claimed the attempt.
+func (t *attempts) lost(c claim) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := c.attempt
+	if a.claims != c.number {
+		return false
+	}
+	if a.state == attemptDelivered {
+		a.state = attemptUndelivered
+	}
+	return true
+}
+
+// end puts an attempt last among those that have ended.
+func (t *attempts) end(a *attempt, state attemptState) {
+	if a.kept != nil {
+		a.grace.Stop()
+		a.kept.unwanted = true
+	}
+	a.state, a.kept = state, nil
+	if a.over != nil {
+		close(a.over)
+		a.over = nil
+	}
+	if a.forgotten {
+		return
+	}
+	a.unlink()
+	last := t.ended.previous
+	a.previous, a.next = last, &t.ended
+	last.next, t.ended.previous = a, a
+	a.endedAt = time.Now()
+	t.fit(0)
+}
+
+func (a *attempt) unlink() {
+	if a.next != nil {
+		a.previous.next, a.next.previous = a.next, a.previous
+		a.previous, a.next = nil, nil
+	}
+}

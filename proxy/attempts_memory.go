@@ -1,0 +1,87 @@
+package proxy
+
+import "time"
+
+// replayAge is how long an attempt that has ended can be claimed. SDKs retry
+// within seconds.
+const replayAge = 2 * time.Minute
+
+// attemptBytes is what an attempt takes with its place in the map, roughly.
+const attemptBytes = 256
+
+// reserve makes room for n more bytes of an answer that is kept. It reports
+// false if nobody is going to want them, and errKeptTooMuch if there is none.
+func (t *attempts) reserve(o *outlet, n int) (wanted bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o.unwanted {
+		return false, nil
+	}
+	if !t.fit(int64(n)) {
+		return false, errKeptTooMuch
+	}
+	t.bytes += int64(n)
+	o.reserved += int64(n)
+	return true, nil
+}
+
+// release gives n bytes of an answer back.
+func (t *attempts) release(o *outlet, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bytes -= int64(n)
+	o.reserved -= int64(n)
+}
+
+// let says that one of those that hold an answer is done with it: the call that
+// writes it, or the retry that reads it.
+func (t *attempts) let(o *outlet) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o.holders--
+	if o.holders == 0 {
+		t.bytes -= o.reserved
+		o.reserved, o.unwanted = 0, true
+	}
+}
+
+// fit forgets attempts, those that ended first, until n more bytes have room. It
+// reports whether they have.
+func (t *attempts) fit(n int64) bool {
+	for t.bytes+n > t.limit {
+		first := t.ended.next
+		if first == &t.ended {
+			return false
+		}
+		t.forget(first)
+	}
+	return true
+}
+
+// expire forgets the attempts whose time is over.
+func (t *attempts) expire(now time.Time) {
+	for first := t.ended.next; first != &t.ended && now.Sub(first.endedAt) >= replayAge; first = t.ended.next {
+		t.forget(first)
+	}
+}
+
+// forget takes an attempt from among those that can be claimed.
+func (t *attempts) forget(a *attempt) {
+	a.forgotten = true
+	a.unlink()
+	t.bytes -= attemptBytes
+	if t.newest[a.key] == a {
+		if a.older == nil {
+			delete(t.newest, a.key)
+		} else {
+			t.newest[a.key] = a.older
+		}
+		return
+	}
+	for b := t.newest[a.key]; b != nil; b = b.older {
+		if b.older == a {
+			b.older = a.older
+			return
+		}
+	}
+}

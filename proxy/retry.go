@@ -1,0 +1,131 @@
+package proxy
+
+import (
+	"crypto/sha256"
+	"net/http"
+	"strconv"
+
+	"github.com/muxproxy/muxproxy/metrics"
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+const (
+	retryCountHeader     = "X-Stainless-Retry-Count"
+	idempotencyKeyHeader = "Idempotency-Key"
+)
+
+// A retry is what a request says about the ones that it may repeat.
+type retry struct {
+	digest [32]byte // equal for requests that ask for the same
+	count  int      // how often its client has tried before; 0 also if it does not say
+	// marked says that it repeats another, if there is another. A request with
+	// an idempotency key does: the key is part of the digest.
+	marked bool
+	// expected says that its client is one that would retry it.
+	expected bool
+}
+
+// retry reads a request's markers: those of the official SDKs, which count from
+// 0, and the idempotency key.
+func (x *exchange) retry(body []byte) retry {
+	var r retry
+	h := x.request.Header
+	key := h.Get(idempotencyKeyHeader)
+	if text := h.Get(retryCountHeader); text != "" {
+		if n, err := strconv.ParseUint(text, 10, 16); err == nil {
+			r.count, r.expected = int(n), true
+		}
+	}
+	r.marked = r.count > 0 || key != ""
+	r.expected = r.expected || key != ""
+
+	content := sha256.Sum256(body)
+	var scratch [512]byte
+	b := append(scratch[:0], x.route...)
+	b = append(append(b, 0), x.query()...)
+	b = append(append(b, 0), content[:]...)
+	r.digest = sha256.Sum256(append(b, key...))
+	return r
+}
+
+// recognise answers a retry from the attempt that it belongs to, if there is
+// one; otherwise the request is one to be run.
+func (c *call) recognise(session *registry.Session, r retry) (done bool, err error) {
+	t := c.proxy.attempts
+	if r.marked {
+		t.recall(session, r)
+	}
+	for {
+		claimed := t.open(session, r)
+		switch claimed.course {
+		case waits:
+			select {
+			case <-claimed.over:
+			case <-c.exchange.request.Context().Done():
+				return true, errClientGone
+			}
+		case joins:
+			return true, c.join(claimed)
+		case replays:
+			turn, err := session.Turn(claimed.turn)
+			if err != nil {
+				return true, err
+			}
+			return true, c.answerAgain(claimed, turn)
+		default:
+			c.own(claimed, r)
+			return false, nil
+		}
+	}
+}
+
+// own makes an attempt this call's own. Until it is over it can be claimed once
+// its client has gone.
+func (c *call) own(claimed claim, r retry) {
+	c.claim = claimed
+	switch {
+	case claimed.course == reruns:
+		c.replay = metrics.ReplayRerun
+	case r.count > 0:
+		c.replay = metrics.ReplayNew
+	}
+	if o := &c.proxy.options; r.expected && o.RetryGrace > 0 && o.ReplayMaxBytes > 0 {
+		c.outlet = &outlet{call: c, client: c.writer, control: c.control, holders: 1}
+		c.writer, c.control = c.outlet, http.NewResponseController(c.outlet)
+	}
+	c.opened.Store(true)
+}
+
+// left says that the client has gone and that nothing is kept for its retry: a
+// write could succeed, but to nobody.
+func (x *exchange) left() bool {
+	return x.request.Context().Err() != nil && (x.outlet == nil || x.outlet.direct.Load())
+}
+
+// ended notes how a turn of this call's own went out. Of an answer that is kept
+// conclude says it, or the retry.
+func (c *call) ended(whole bool) {
+	if c.outlet == nil || c.outlet.direct.Load() {
+		c.handedOver(c.claim, whole)
+	}
+}
+
+// conclude says that nothing more comes of an attempt, and leaves what was kept
+// of its answer to the retry that has joined, if one has.
+func (x *exchange) conclude(panicked bool) {
+	t := x.proxy.attempts
+	t.failed(x.claim)
+	o := x.outlet
+	if o == nil || !o.kept() {
+		return
+	}
+	o.close(&keptEnd{
+		broken: x.broken || panicked, turn: x.turn, outcome: x.outcome, end: x.end, err: x.err,
+		upstream: x.upstream, replica: x.replica, upstreamRequestID: x.upstreamRequestID,
+	})
+	t.let(o)
+	if x.turn != nil {
+		x.handedOver(x.claim, false) // unless a retry has claimed it
+		x.lost(errClientGone)
+	}
+}

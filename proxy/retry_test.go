@@ -1,0 +1,610 @@
+package proxy_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/muxproxy/muxproxy/bench/scripted"
+	"github.com/muxproxy/muxproxy/registry"
+)
+
+// try makes a request as the official SDKs do, which count their tries.
+func (r *rollout) try(count int, path, body string) *http.Request {
+	req := r.request(http.MethodPost, path, body)
+	req.Header.Set("X-Stainless-Retry-Count", strconv.Itoa(count))
+	return req
+}
+
+// retry makes a chat call for the count-th time again.
+func (r *rollout) retry(count int, model, extra string) answer {
+	r.t.Helper()
+	return r.do(r.try(count, chatPath, chatBody(model, extra)))
+}
+
+// desert makes a call whose client leaves while it stands still.
+func (r *rollout) desert(req *http.Request) {
+	r.t.Helper()
+	req, leave := abandonable(req)
+	r.leaveOnce(req, leave)()
+	synctest.Wait()
+}
+
+// wantCalls checks how often the upstream was called.
+func (s *stack) wantCalls(want int) {
+	s.t.Helper()
+	if n := len(s.model.Requests()); n != want {
+		s.t.Errorf("the upstream got %d calls, want %d", n, want)
+	}
+}
+
+// wantSame checks that an answer is the same as another to its harness.
+func (a answer) wantSame(t *testing.T, first answer) {
+	t.Helper()
+	if a.err != nil || a.StatusCode != first.StatusCode || !bytes.Equal(a.body, first.body) {
+		t.Errorf("got %d %q, %v; want %d %q", a.StatusCode, a.body, a.err, first.StatusCode, first.body)
+	}
+}
+
+// L25: what was answered is answered again, whatever the upstream has to say by then.
+func TestRetryOfAnAnsweredCallIsReplayed(t *testing.T) {
+	for name, call := range map[string]struct{ path, model, extra string }{
+		"JSON":                        {chatPath, "openai", ""},
+		"stream":                      {chatPath, "openai", usageAsked},
+		"stream without its usage":    {chatPath, "openai", streaming},
+		"continuous usage":            {chatPath, "vllm-continuous", streaming},
+		"stream with CRLF":            {chatPath, "crlf", streaming},
+		"no blank line at the end":    {chatPath, "no-final-blank", streaming},
+		"messages":                    {"/v1/messages", "openai", `"max_tokens":9`},
+		"stream of messages":          {"/v1/messages", "openai", `"max_tokens":9,` + streaming},
+		"upstream repeats itself not": {chatPath, "once", ""},
+	} {
+		bubble(t, func(s *stack) {
+			s.model.Script("vllm-continuous", scripted.SSE(scripted.Fixture("vllm/chat-continuous.sse")))
+			s.model.Script("crlf", scripted.SSE(scripted.Fixture("framing/crlf.sse")))
+			s.model.Script("no-final-blank", scripted.SSE(scripted.Fixture("framing/no-final-blank.sse")))
+			s.model.Sequence("once", scripted.JSON(scripted.Fixture("openai/chat.json")), scripted.Error(500, nil))
+			r := s.register(registry.Spec{})
+			body := chatBody(call.model, call.extra)
+			first := r.do(r.try(0, call.path, body))
+			if first.StatusCode != 200 || first.err != nil {
+				s.t.Fatalf("%s: got %d %s, %v", name, first.StatusCode, first.body, first.err)
+			}
+			again := r.do(r.try(1, call.path, body))
+			again.wantSame(s.t, first)
+			for _, h := range []string{"X-Upstream-Request-Id", "Cache-Control", "X-Accel-Buffering"} {
+				if got, want := again.Header.Get(h), first.Header.Get(h); got != want {
+					s.t.Errorf("%s is %q, want %q", h, got, want)
+				}
+			}
+			if again.Header.Get("X-Request-Id") == first.Header.Get("X-Request-Id") {
+				s.t.Error("two requests have one id")
+			}
+			s.wantLogged(logged{Outcome: "ok", Replay: "replayed", Status: 200})
+			s.wantCalls(1)
+			r.wantTurns(1)
+			if t.Failed() {
+				t.Fatal(name)
+			}
+		})
+	}
+}
+
+// L26: the call goes on for the retry, which gets what its client would have got.
+func TestRetryOfARunningCallWhoseClientHasGoneJoinsIt(t *testing.T) {
+	for name, call := range map[string]struct{ path, model, extra string }{
+		"JSON":               {chatPath, "slow", ""},
+		"stream":             {chatPath, "slow", streaming},
+		"error":              {chatPath, "slow-429", ""},
+		"error in a stream":  {chatPath, "slow-error", streaming},
+		"messages":           {"/v1/messages", "slow", `"max_tokens":9`},
+		"stream of messages": {"/v1/messages", "slow", `"max_tokens":9,` + streaming},
+	} {
+		bubble(t, func(s *stack) {
+			gate := make(chan struct{})
+			held := func(name string, f func(*scripted.Request) scripted.Script) {
+				s.model.Func(name, func(r *scripted.Request) scripted.Script {
+					script := f(r)
+					script.HoldHeader = gate
+					return script
+				})
+			}
+			held("slow", recorded)
+			held("slow-429", func(*scripted.Request) scripted.Script {
+				return scripted.Script{Status: 429, Header: http.Header{"Retry-After": {"7"}}, Body: scripted.Fixture("errors/429.json")}
+			})
+			held("slow-error", func(*scripted.Request) scripted.Script {
+				return scripted.SSE(scripted.Fixture("ends/error-after-text.sse"))
+			})
+			r := s.register(registry.Spec{})
+			body := chatBody(call.model, call.extra)
+			r.desert(r.try(0, call.path, body))
+			var joined answer
+			var joining sync.WaitGroup
+			joining.Go(func() { joined = r.do(r.try(1, call.path, body)) })
+			time.Sleep(10 * time.Second) // the grace is long over
+			close(gate)
+			joining.Wait()
+			s.wantCalls(1)
+			s.wantIdle()
+			lines := map[logged]int{}
+			for _, line := range s.logged() {
+				lines[logged{Outcome: line.Outcome, Replay: line.Replay, Status: line.Status}]++
+			}
+
+			plain := s.register(registry.Spec{})
+			want := plain.do(plain.request(http.MethodPost, call.path, body))
+			synctest.Wait()
+			joined.wantSame(s.t, want)
+			for h := range want.Header {
+				if got := joined.Header.Get(h); h != "X-Request-Id" && h != "Date" && got != want.Header.Get(h) {
+					s.t.Errorf("header %s is %q, want %q", h, got, want.Header.Get(h))
+				}
+			}
+			if turns := plain.turns(); len(turns) != len(r.turns()) {
+				s.t.Errorf("%d turns, want %d", len(r.turns()), len(turns))
+			}
+			outcome := s.logged()[2].Outcome // of the call that was not retried
+			if lines[logged{Outcome: outcome, Replay: "joined", Status: want.StatusCode}] != 1 {
+				s.t.Errorf("logged are %v, and without a retry %s", lines, outcome)
+			}
+			if len(r.turns()) == 1 && r.delivered() != "true" {
+				s.t.Errorf("delivered is %s, want true", r.delivered())
+			}
+			if t.Failed() {
+				t.Fatal(name)
+			}
+		})
+	}
+}
+
+// recorded is what a model answered.
+func recorded(r *scripted.Request) scripted.Script {
+	name := "openai/chat"
+	if strings.HasSuffix(r.Path, "/messages") {
+		name = "anthropic/message"
+	}
+	if !bytes.Contains(r.Body, []byte(streaming)) {
+		return scripted.JSON(scripted.Fixture(name + ".json"))
+	}
+	if bytes.Contains(r.Body, []byte("include_usage")) {
+		name += "-usage"
+	}
+	return scripted.SSE(scripted.Fixture(name + ".sse"))
+}
+
+// A joined stream is live: what has come is there at once, the rest as it comes.
+func TestJoinedStreamHasWhatHasComeAndThenTheLiveTail(t *testing.T) {
+	bubble(t, func(s *stack) {
+		chat := scripted.Fixture("openai/chat-usage.sse")
+		script := scripted.SSE(chat)
+		hold := make(chan struct{})
+		script.HoldHeader = hold
+		gate := s.gated("gated", script)
+		r := s.register(registry.Spec{})
+		r.desert(r.try(0, chatPath, chatBody("gated", usageAsked)))
+		close(hold)
+		gate.Step()
+		gate.Step()
+		synctest.Wait()
+		l := r.openRequest(r.try(1, chatPath, chatBody("gated", usageAsked)))
+		got := l.event() + l.event()
+		began := time.Now()
+		got += l.line()
+		if waited := time.Since(began); waited > 3*time.Second || !bytes.HasSuffix([]byte(got), []byte(": keepalive\n")) {
+			s.t.Errorf("after %s of silence the stream ended with %q", waited, got)
+		}
+		gate.Open()
+		rest, err := l.rest()
+		if got = string(bytes.ReplaceAll([]byte(got+rest), []byte(": keepalive\n"), nil)); err != nil || got != string(chat) {
+			s.t.Errorf("got %q, %v", got, err)
+		}
+		s.wantCalls(1)
+		r.wantTurns(1)
+		s.wantIdle()
+	})
+}
+
+func TestCallIsCancelledWhenNoRetryComesInTime(t *testing.T) {
+	for grace, after := range map[time.Duration]time.Duration{0: 2 * time.Second, 5 * time.Second: 5 * time.Second, -1: 0} {
+		bubble(t, func(s *stack) {
+			r := s.register(registry.Spec{})
+			began := time.Now()
+			r.desert(r.try(0, chatPath, chatBody("silent", "")))
+			pass(time.Minute)
+			if at, canceled := s.model.Last().Canceled(); !canceled || at.Sub(began) != after {
+				s.t.Errorf("grace %s: canceled is %v after %s, want after %s", grace, canceled, at.Sub(began), after)
+			}
+			r.wantTurns(0, registry.FailureClientDisconnected)
+			s.wantLogged(logged{Outcome: "client_disconnected", Status: 499})
+			s.wantIdle()
+		}, func(set *settings) { set.proxy.RetryGrace = grace })
+	}
+}
+
+// Only an answer that has not begun can be given to another request.
+func TestStreamThatHasBegunIsCancelledAtOnceWithItsClient(t *testing.T) {
+	bubble(t, func(s *stack) {
+		r := s.register(registry.Spec{})
+		l := r.openRequest(r.try(0, chatPath, chatBody("stream-hang", streaming)))
+		synctest.Wait()
+		l.close()
+		s.wantCanceled()
+		if at, _ := s.model.Last().Canceled(); time.Since(at) > 0 {
+			s.t.Errorf("the upstream was told %s ago", time.Since(at))
+		}
+		r.wantTurns(0, registry.FailureClientDisconnected)
+		if got := r.retry(1, "stream-hang", streaming+`,"x":1`); got.err == nil {
+			s.t.Error("another body was taken for the same")
+		}
+	}, func(set *settings) { set.proxy.IdleTimeout = time.Second })
+}
+
+// What has no marker is never waited for: nobody would know its retry.
+func TestCallWithoutMarkerIsCancelledAtOnceWithItsClient(t *testing.T) {
+	bubble(t, func(s *stack) {
+		r := s.register(registry.Spec{})
+		began := time.Now()
+		r.desert(r.request(http.MethodPost, chatPath, chatBody("silent", "")))
+		if at, canceled := s.model.Last().Canceled(); !canceled || at.Sub(began) != 0 {
+			s.t.Errorf("canceled is %v, after %s", canceled, at.Sub(began))
+		}
+	})
+}
+
+// L27, verifiers#2368: agents repeat themselves, and mean it.
+func TestUnmarkedRequestIsATurnOfItsOwnAndSupersedesThoseBefore(t *testing.T) {
+	bubble(t, func(s *stack) {
+		s.model.Sequence("counting", answers(4)...)
+		r := s.register(registry.Spec{})
+		for i := range 2 {
+			if got := r.retry(0, "counting", ""); got.number(s.t) != i {
+				s.t.Errorf("request %d got %s", i, got.body)
+			}
+		}
+		if got := r.retry(1, "counting", ""); got.number(s.t) != 1 {
+			s.t.Errorf("the retry got %s, want the newest answer", got.body)
+		}
+		if got := r.retry(1, "counting", ""); got.number(s.t) != 2 {
+			s.t.Errorf("another retry of a first try got %s, want a turn of its own", got.body)
+		}
+		if got := r.retry(2, "counting", ""); got.number(s.t) != 2 {
+			s.t.Errorf("its retry got %s, want the newest answer", got.body)
+		}
+		r.wantTurns(3)
+	})
+}
+
+// answers are n different ones.
+func answers(n int) []scripted.Script {
+	var all []scripted.Script
+	for i := range n {
+		all = append(all, scripted.JSON(fmt.Appendf(nil, `{"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"%d"}}]}`, i)))
+	}
+	return all
+}
+
+// number is which of answers this is.
+func (a answer) number(t *testing.T) int {
+	t.Helper()
+	_, text, _ := bytes.Cut(a.body, []byte(`"content":"`))
+	digits, _, _ := bytes.Cut(text, []byte(`"`))
+	n, err := strconv.Atoi(string(digits))
+	if err != nil {
+		t.Fatalf("got %d %s", a.StatusCode, a.body)
+	}
+	return n
+}
+
+// However a retry and its first try are told apart, n requests are n turns, and
+// each retry has one of them to itself.
+func TestEachOfParallelRequestsHasATurnAndARetryOfItsOwn(t *testing.T) {
+	bubble(t, func(s *stack) {
+		const n = 16
+		gate := make(chan struct{})
+		all := answers(2 * n)
+		for i := range all {
+			all[i].HoldHeader = gate
+		}
+		s.model.Sequence("counting", all...)
+		r := s.register(registry.Spec{})
+		together := func(count int) map[int]bool {
+			numbers := make([]int, n)
+			var calling sync.WaitGroup
+			for i := range n {
+				calling.Go(func() { numbers[i] = r.retry(count, "counting", "").number(s.t) })
+			}
+			synctest.Wait()
+			if count == 0 {
+				close(gate)
+			}
+			calling.Wait()
+			seen := map[int]bool{}
+			for _, number := range numbers {
+				seen[number] = true
+			}
+			return seen
+		}
+		for count := range 3 {
+			if seen := together(count); len(seen) != n {
+				s.t.Errorf("try %d: %d requests got %d different answers", count, n, len(seen))
+			}
+		}
+		s.wantCalls(n)
+		r.wantTurns(n)
+		if got := r.retry(0, "counting", "").number(s.t); got != n {
+			s.t.Errorf("a new request got answer %d", got)
+		}
+	})
+}
+
+// Two retries cannot both have what one client left behind.
+func TestOneOfTwoRetriesJoinsAndTheOtherIsATurnOfItsOwn(t *testing.T) {
+	bubble(t, func(s *stack) {
+		gate := make(chan struct{})
+		all := answers(2)
+		all[0].HoldHeader = gate
+		s.model.Sequence("counting", all...)
+		r := s.register(registry.Spec{})
+		r.desert(r.try(0, chatPath, chatBody("counting", "")))
+		numbers := make([]int, 2)
+		var calling sync.WaitGroup
+		for i := range numbers {
+			calling.Go(func() { numbers[i] = r.retry(1, "counting", "").number(s.t) })
+		}
+		synctest.Wait()
+		close(gate)
+		calling.Wait()
+		if numbers[0]+numbers[1] != 1 {
+			s.t.Errorf("the retries got the answers %v, want 0 and 1", numbers)
+		}
+		s.wantCalls(2)
+		r.wantTurns(2)
+		s.wantIdle()
+	})
+}
+
+// The same: while a client is there its answer is its own.
+func TestRunningCallWhoseClientIsThereIsNotJoined(t *testing.T) {
+	bubble(t, func(s *stack) {
+		gate := make(chan struct{})
+		all := answers(2)
+		all[0].HoldHeader = gate
+		s.model.Sequence("counting", all...)
+		r := s.register(registry.Spec{})
+		var first answer
+		var calling sync.WaitGroup
+		calling.Go(func() { first = r.retry(0, "counting", "") })
+		synctest.Wait()
+		if got := r.retry(1, "counting", "").number(s.t); got != 1 {
+			s.t.Errorf("the retry got answer %d", got)
+		}
+		s.wantLogged(logged{Replay: "new"})
+		close(gate)
+		calling.Wait()
+		if got := first.number(s.t); got != 0 {
+			s.t.Errorf("the first try got answer %d", got)
+		}
+		r.wantTurns(2)
+	})
+}
+
+// An attempt that made no turn comes first: the others may belong to other clients.
+func TestRetryOfAFailedCallIsRunEvenIfOthersCanBeReplayed(t *testing.T) {
+	bubble(t, func(s *stack) {
+		gate := make(chan struct{})
+		all := append([]scripted.Script{scripted.Error(503, nil)}, answers(3)...)
+		all[0].HoldHeader, all[1].HoldHeader = gate, gate
+		s.model.Sequence("counting", all...)
+		r := s.register(registry.Spec{})
+		var calling sync.WaitGroup
+		for range 2 {
+			calling.Go(func() { r.retry(0, "counting", "") })
+		}
+		synctest.Wait()
+		close(gate)
+		calling.Wait()
+		if got := r.retry(1, "counting", "").number(s.t); got != 1 {
+			s.t.Errorf("the retry got answer %d, want one of its own", got)
+		}
+		s.wantLogged(logged{Replay: "rerun"})
+		if got := r.retry(1, "counting", "").number(s.t); got != 0 {
+			s.t.Errorf("the next retry got answer %d, want the one that was there", got)
+		}
+		r.wantTurns(2, registry.FailureUpstreamError)
+	})
+}
+
+func TestIdempotencyKeyMarksARetry(t *testing.T) {
+	bubble(t, func(s *stack) {
+		s.model.Sequence("counting", answers(5)...)
+		r := s.register(registry.Spec{})
+		keyed := func(key, extra string) int {
+			req := r.request(http.MethodPost, chatPath, chatBody("counting", extra))
+			req.Header.Set("Idempotency-Key", key)
+			return r.do(req).number(s.t)
+		}
+		for i, try := range []struct {
+			key, extra string
+			want       int
+		}{{"a", "", 0}, {"a", "", 0}, {"b", "", 1}, {"a", "", 0}, {"b", `"x":1`, 2}, {"b", "", 1}} {
+			if got := keyed(try.key, try.extra); got != try.want {
+				s.t.Errorf("request %d, key %s: answer %d, want %d", i, try.key, got, try.want)
+			}
+		}
+		if got := r.chat("counting", "").number(s.t); got != 3 {
+			s.t.Errorf("without a key: answer %d", got)
+		}
+		r.wantTurns(4)
+	})
+}
+
+// What an attempt is, is all that its upstream would see of it.
+func TestOnlyTheSameRequestIsARetry(t *testing.T) {
+	bubble(t, func(s *stack) {
+		s.model.Sequence("counting", answers(9)...)
+		r, other := s.register(registry.Spec{}), s.register(registry.Spec{})
+		path, body := chatPath, chatBody("counting", "")
+		if got := r.do(r.try(0, path, body)).number(s.t); got != 0 {
+			s.t.Fatalf("answer %d", got)
+		}
+		for i, different := range []*http.Request{
+			other.try(1, path, body),
+			r.try(1, path+"?a=1", body),
+			r.try(1, path, body+" "),
+			r.try(1, "/v1/messages", body),
+		} {
+			if got := r.do(different); got.StatusCode == 200 && got.number(s.t) == 0 {
+				s.t.Errorf("request %d got another's answer", i)
+			}
+		}
+		for i, same := range []*http.Request{
+			r.try(1, path, body),
+			r.try(2, "//chat/completions/", body),
+			r.try(3, path+"?key="+r.secret, body),
+		} {
+			if got := r.do(same).number(s.t); got != 0 {
+				s.t.Errorf("retry %d got answer %d", i, got)
+			}
+		}
+	})
+}
+
+// Nothing is counted against a limit but turns.
+func TestRetriesAreAnsweredAtLimitsAndAfterAStop(t *testing.T) {
+	bubble(t, func(s *stack) {
+		limits := registry.Limits{MaxTurns: new(int64(1)), MaxInflight: new(1), RequestsPerSecond: new(0.001)}
+		r := s.register(registry.Spec{Limits: limits})
+		first := r.retry(0, "openai", "")
+		for count := 1; count < 4; count++ {
+			r.retry(count, "openai", "").wantSame(s.t, first)
+		}
+		r.retry(0, "openai", `"x":1`).wantError(s.t, 400, "session_stopped")
+		if r.session.State() != registry.StateStopped {
+			s.t.Error("the session is not stopped")
+		}
+		r.retry(4, "openai", "").wantSame(s.t, first)
+		r.wantTurns(1)
+		s.wantCalls(1)
+		s.wantIdle()
+		if _, err := s.registry.End(s.t.Context(), r.session.ID(), registry.EndOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+		r.retry(5, "openai", "").wantError(s.t, 410, "session_ended")
+	})
+}
+
+// The call that its client left is the session's last: its retry joins it all the same.
+func TestCallOfAStoppedSessionIsJoined(t *testing.T) {
+	bubble(t, func(s *stack) {
+		gate := make(chan struct{})
+		script := answers(1)[0]
+		script.HoldHeader = gate
+		s.model.Script("gated", script)
+		r := s.register(registry.Spec{})
+		r.desert(r.try(0, chatPath, chatBody("gated", "")))
+		if err := r.session.Stop("", false); err != nil {
+			s.t.Fatal(err)
+		}
+		var joined answer
+		var joining sync.WaitGroup
+		joining.Go(func() { joined = r.retry(1, "gated", "") })
+		synctest.Wait()
+		close(gate)
+		joining.Wait()
+		if joined.number(s.t) != 0 {
+			s.t.Errorf("got %d %s", joined.StatusCode, joined.body)
+		}
+		r.wantTurns(1)
+	})
+}
+
+// A joiner is told what its call is told.
+func TestJoinerOfACallThatIsCancelledLearnsWhy(t *testing.T) {
+	bubble(t, func(s *stack) {
+		r := s.register(registry.Spec{})
+		r.desert(r.try(0, chatPath, chatBody("silent", "")))
+		var joined answer
+		var joining sync.WaitGroup
+		joining.Go(func() { joined = r.retry(1, "silent", "") })
+		synctest.Wait()
+		if _, err := s.registry.End(s.t.Context(), r.session.ID(), registry.EndOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+		joining.Wait()
+		joined.wantError(s.t, 410, "session_ended")
+		r.wantTurns(0, registry.FailureCancelled)
+	})
+}
+
+func TestAttemptsAreForgottenAfterTwoMinutes(t *testing.T) {
+	bubble(t, func(s *stack) {
+		s.model.Sequence("counting", answers(3)...)
+		r := s.register(registry.Spec{})
+		r.retry(0, "counting", "")
+		pass(2*time.Minute - time.Second)
+		if got := r.retry(1, "counting", "").number(s.t); got != 0 {
+			s.t.Errorf("just before: answer %d", got)
+		}
+		pass(2 * time.Minute)
+		if got := r.retry(2, "counting", "").number(s.t); got != 1 {
+			s.t.Errorf("after: answer %d", got)
+		}
+		r.wantTurns(2)
+	})
+}
+
+// Without memory every retry is a new turn, and nothing else changes.
+func TestWithoutMemoryRetriesAreNewTurns(t *testing.T) {
+	bubble(t, func(s *stack) {
+		s.model.Sequence("counting", answers(3)...)
+		r := s.register(registry.Spec{})
+		for count := range 3 {
+			if got := r.retry(count, "counting", "").number(s.t); got != count {
+				s.t.Errorf("try %d: answer %d", count, got)
+			}
+		}
+		r.desert(r.try(0, chatPath, chatBody("silent", "")))
+		s.wantIdle()
+	}, func(set *settings) { set.proxy.ReplayMaxBytes = -1 })
+}
+
+// What is kept makes room for what is newer.
+func TestOldestAttemptsAreForgottenWhenMemoryIsFull(t *testing.T) {
+	bubble(t, func(s *stack) {
+		s.model.Sequence("counting", answers(9)...)
+		r := s.register(registry.Spec{})
+		for i := range 5 {
+			r.retry(0, "counting", `"x":`+strconv.Itoa(i))
+		}
+		if got := r.retry(1, "counting", `"x":4`).number(s.t); got != 4 {
+			s.t.Errorf("the newest: answer %d", got)
+		}
+		if got := r.retry(1, "counting", `"x":0`).number(s.t); got != 5 {
+			s.t.Errorf("the oldest: answer %d", got)
+		}
+	}, func(set *settings) { set.proxy.ReplayMaxBytes = 1 << 10 })
+}
+
+func TestTriesAreShownInTheTrace(t *testing.T) {
+	bubble(t, func(s *stack) {
+		r := s.register(registry.Spec{})
+		if got := r.retry(0, "500-once", ""); got.StatusCode != 500 {
+			s.t.Errorf("got %d", got.StatusCode)
+		}
+		if got := r.retry(1, "500-once", ""); got.StatusCode != 200 {
+			s.t.Errorf("got %d", got.StatusCode)
+		}
+		r.wantTurns(1, registry.FailureUpstreamError)
+		trace := r.session.Trace()
+		if turn, failure := trace.Turns[0], trace.FailedCalls[0]; turn.Attempt != 1 || failure.Attempt != 0 || turn.Digest != failure.Digest {
+			s.t.Errorf("the turn is try %d, the failed call %d", turn.Attempt, failure.Attempt)
+		}
+	})
+}
