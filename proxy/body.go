@@ -13,48 +13,55 @@ import (
 	"time"
 )
 
-// readBody reads the request's whole body, decoded, and the function that
-// gives its place among the bytes in flight back; call it once the body is no
-// longer needed, as often as convenient.
-func (x *exchange) readBody(ctx context.Context) (body []byte, release func(), err error) {
+// readBody reads the request's whole body, decoded. Its place among the bytes in
+// flight, x.held, is given back by whoever needs the body last.
+func (x *exchange) readBody(ctx context.Context) (body []byte, err error) {
 	gzipped, err := isGzip(x.request.Header)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	limit := x.proxy.options.MaxBodyBytes
 	if x.request.ContentLength > limit {
-		return nil, nil, &sizeError{limit}
+		return nil, &sizeError{limit}
 	}
-	held := &heldBytes{exchange: x}
+	x.held.exchange = x
 	began, waited := time.Now(), x.admission
-	body, err = x.readAll(ctx, gzipped, held)
+	body, err = x.readAll(ctx, gzipped)
 	x.upload = time.Since(began) - (x.admission - waited)
 	if err != nil {
-		held.shrink(0)
-		return nil, nil, err
+		x.held.shrink(0)
+		return nil, err
 	}
-	held.shrink(int64(len(body)))
+	x.held.shrink(int64(len(body)))
 	x.bytesIn = int64(len(body))
-	return body, held.release, nil
+	return body, nil
 }
 
-func (x *exchange) readAll(ctx context.Context, gzipped bool, held *heldBytes) ([]byte, error) {
-	upload := &stallReader{body: x.request.Body, control: x.control, timeout: x.proxy.options.ReadTimeout}
+func (x *exchange) readAll(ctx context.Context, gzipped bool) ([]byte, error) {
+	upload := &upload{
+		stallReader: stallReader{body: x.request.Body, control: x.control, timeout: x.proxy.options.ReadTimeout},
+		heldReader:  heldReader{ctx: ctx, held: &x.held, size: x.request.ContentLength},
+	}
 	defer func() {
 		upload.done()
 		x.unread = x.unread && upload.renewed.IsZero() // otherwise upload's deadline bounds it
 	}()
-	var plain io.Reader = upload
-	size := x.request.ContentLength
+	upload.r = &upload.stallReader
 	if gzipped {
-		var err error
-		if plain, err = gzip.NewReader(upload); err != nil {
+		plain, err := gzip.NewReader(&upload.stallReader)
+		if err != nil {
 			return nil, uploadError(err)
 		}
-		size = -1
+		upload.r, upload.size = plain, -1
 	}
-	body, err := readLimited(held.reader(ctx, plain, size), size, x.proxy.options.MaxBodyBytes)
+	body, err := readLimited(&upload.heldReader, upload.size, x.proxy.options.MaxBodyBytes)
 	return body, uploadError(err)
+}
+
+// upload is how a body is read, in one piece of memory.
+type upload struct {
+	stallReader
+	heldReader
 }
 
 // readLimited reads r to its end. Of a known size a little is allocated at

@@ -21,17 +21,17 @@ type budget struct {
 }
 
 // start gives what is waited for next its time.
-func (b *budget) start(cancel context.CancelCauseFunc, name string, timeout time.Duration) {
-	b.running.Store(&timeoutError{name, timeout})
+func (b *budget) start(cancel context.CancelCauseFunc, next *timeoutError) {
+	b.running.Store(next)
 	if b.timer == nil {
-		b.timer = time.AfterFunc(timeout, func() {
+		b.timer = time.AfterFunc(next.after, func() {
 			if over := b.running.Load(); over != nil {
 				cancel(over)
 			}
 		})
 		return
 	}
-	b.timer.Reset(timeout)
+	b.timer.Reset(next.after)
 }
 
 // renew gives it the same time again.

@@ -22,7 +22,6 @@ type call struct {
 	request      *dialect.Request
 	added        dialect.Added
 	conversation dialect.Conversation
-	releaseBody  func()
 
 	budget   budget
 	target   *upstream.Upstream
@@ -50,12 +49,11 @@ func (x *exchange) call() error {
 	stop := context.AfterFunc(x.request.Context(), c.clientLeft)
 	defer stop()
 
-	body, release, err := x.readBody(base)
+	body, err := x.readBody(base)
 	if err != nil {
 		return err
 	}
-	defer release()
-	c.releaseBody = release
+	defer x.held.release()
 	if c.request, err = x.dialect.Parse(body); err != nil {
 		return err
 	}

@@ -23,11 +23,11 @@ func (x *exchange) forwardBody(ofModel bool) error {
 	if err != nil {
 		return err
 	}
-	body, release, err := x.readBody(x.request.Context())
+	body, err := x.readBody(x.request.Context())
 	if err != nil {
 		return gone(err)
 	}
-	defer release()
+	defer x.held.release()
 	settings := session.Settings()
 	if object, err := rawjson.ParseObject(body, nil); ofModel && err == nil && settings.Model != "" {
 		if object.Count("model") > 1 {
@@ -55,7 +55,7 @@ func (x *exchange) forward(session *registry.Session, path string, body []byte) 
 	response, err := target.Send(ctx, &upstream.Request{
 		Method: x.request.Method, Path: path, RawQuery: x.query(),
 		Header: x.upstreamHeader(), Body: body, Cancel: cancel,
-		Dispatching: func() { c.budget.start(cancel, budgetFirstByte, x.proxy.options.FirstByteTimeout) },
+		Dispatching: func() { c.budget.start(cancel, x.proxy.firstByte) },
 		Affinity:    settings.Affinity, SessionHeader: x.proxy.options.SessionHeader,
 	})
 	if err != nil {

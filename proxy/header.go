@@ -38,7 +38,7 @@ func (x *exchange) upstreamHeader() http.Header {
 			h[name] = values
 		}
 	}
-	h[requestIDHeader] = []string{x.requestID}
+	h[requestIDHeader] = x.requestIDs[:]
 	return h
 }
 
@@ -46,6 +46,9 @@ func (x *exchange) upstreamHeader() http.Header {
 func connectionTokens(h http.Header) []string {
 	var names []string
 	for _, value := range h["Connection"] {
+		if value == "keep-alive" || value == "close" {
+			continue // as nearly all there are, and neither names a header that goes further
+		}
 		for name := range strings.SplitSeq(value, ",") {
 			names = append(names, http.CanonicalHeaderKey(trimSpace(name)))
 		}

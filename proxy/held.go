@@ -61,18 +61,14 @@ func (h *heldBytes) release() {
 	}
 }
 
-// reader reads a body of that size, negative is unknown, into what is held. More
-// is taken only once what is held has come: if announcing a body were enough, a
-// few uploads that stand still would hold up everyone.
-func (h *heldBytes) reader(ctx context.Context, r io.Reader, size int64) io.Reader {
-	return &heldReader{r: r, ctx: ctx, held: h, size: size}
-}
-
+// heldReader reads a body into what is held. More is taken only once what is held
+// has come: if announcing a body were enough, a few uploads that stand still would
+// hold up everyone.
 type heldReader struct {
 	r    io.Reader
 	ctx  context.Context // of the reading of one body
 	held *heldBytes
-	size int64
+	size int64 // negative is unknown
 	read int64
 }
 

@@ -66,6 +66,8 @@ type Proxy struct {
 	bodies  *semaphore.Weighted // nil without a cap
 
 	attempts *attempts
+
+	firstByte, idle *timeoutError // the budgets of every call, as what running out of them means
 }
 
 // New makes a Proxy.
@@ -87,7 +89,10 @@ func New(o Options) (*Proxy, error) {
 	o.SessionHeader = http.CanonicalHeaderKey(cmp.Or(o.SessionHeader, "X-Session-ID"))
 	o.RetryGrace = cmp.Or(o.RetryGrace, 2*time.Second)
 	o.ReplayMaxBytes = cmp.Or(o.ReplayMaxBytes, 64<<20)
-	p := &Proxy{options: o, routes: routes(), attempts: newAttempts(o.RetryGrace, o.ReplayMaxBytes)}
+	p := &Proxy{
+		options: o, routes: routes(), attempts: newAttempts(o.RetryGrace, o.ReplayMaxBytes),
+		firstByte: &timeoutError{budgetFirstByte, o.FirstByteTimeout}, idle: &timeoutError{budgetIdle, o.IdleTimeout},
+	}
 	if o.MaxInflightBytes > 0 {
 		p.bodies = semaphore.NewWeighted(o.MaxInflightBytes)
 	}
@@ -102,10 +107,11 @@ const ServerHeader = "X-Muxproxy-Server"
 // Handler is the data plane as the server with that nonce serves it. All
 // handlers of a Proxy share its state.
 func (p *Proxy) Handler(nonce string) http.Handler {
+	server := []string{nonce} // of every answer, never changed
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(ServerHeader, nonce)
 		x := newExchange(p, w, r)
-		w.Header().Set(requestIDHeader, x.requestID)
+		h := w.Header()
+		h[ServerHeader], h[requestIDHeader] = server, x.requestIDs[:]
 		defer x.finish()
 		if err := x.serve(); err != nil {
 			x.refuse(err)

@@ -21,10 +21,11 @@ type exchange struct {
 	control *http.ResponseController
 	request *http.Request
 
-	route     metrics.Route
-	dialect   dialect.Dialect
-	requestID string
-	started   time.Time
+	route      metrics.Route
+	dialect    dialect.Dialect
+	requestID  string
+	requestIDs [1]string // the same as a header's values
+	started    time.Time
 
 	secret    string // as it was sent; "" is none
 	sessionID string
@@ -36,6 +37,7 @@ type exchange struct {
 	broken    bool   // the connection must break: the answer is not whole
 	unread    bool   // the request has a body and nobody has begun to read it
 
+	held              heldBytes // by the request's body
 	bytesIn, bytesOut int64
 	renewed           time.Time // the write deadline
 
@@ -64,6 +66,7 @@ func newExchange(p *Proxy, w http.ResponseWriter, r *http.Request) *exchange {
 	if !validRequestID(x.requestID) || x.holdsSecret(x.requestID) {
 		x.requestID = "req_" + rand.Text()
 	}
+	x.requestIDs[0] = x.requestID
 	return x
 }
 

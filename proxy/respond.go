@@ -122,7 +122,7 @@ func statusKind(status int) registry.FailureKind {
 // readAnswer reads the upstream's whole body under the idle budget. With an
 // error it returns what had come.
 func (c *call) readAnswer() ([]byte, error) {
-	c.budget.start(c.cancel, budgetIdle, c.proxy.options.IdleTimeout)
+	c.budget.start(c.cancel, c.proxy.idle)
 	defer c.budget.stop()
 	body, err := readLimited(&renewingReader{c.response.Body, &c.budget}, c.response.ContentLength, c.proxy.options.MaxBodyBytes)
 	c.answered = time.Now()

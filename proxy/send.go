@@ -104,7 +104,7 @@ func (c *call) dispatch(settings *registry.Settings) error {
 	if c.added == (dialect.Added{}) {
 		// An answer may take minutes, and the trace has the request: its bytes
 		// are not kept for as long.
-		c.request.Object, written = rawjson.Object{}, c.releaseBody
+		c.request.Object, written = rawjson.Object{}, c.held.release
 		c.conversation.Forget()
 	}
 	defer c.budget.stop()
@@ -123,7 +123,7 @@ func (c *call) dispatch(settings *registry.Settings) error {
 
 // dispatching starts the clocks of a call that nothing holds any more.
 func (c *call) dispatching() {
-	c.budget.start(c.cancel, budgetFirstByte, c.proxy.options.FirstByteTimeout)
+	c.budget.start(c.cancel, c.proxy.firstByte)
 	if c.dispatched.IsZero() { // or the first refusal would count as muxproxy's own time
 		c.dispatched = time.Now()
 	}

@@ -59,7 +59,7 @@ func (c *call) relayStream() error {
 	// relay needs is kept.
 	c.request = nil
 	c.conversation.Forget()
-	c.releaseBody()
+	c.held.release()
 
 	h := c.writer.Header()
 	answerHeader(h, c.response.Header)
@@ -241,9 +241,9 @@ func (r *relay) nextTick(now time.Time) time.Duration {
 // first byte.
 func (r *relay) patience() *timeoutError {
 	if r.lastEvent.IsZero() {
-		return &timeoutError{budgetFirstByte, r.proxy.options.FirstByteTimeout}
+		return r.proxy.firstByte
 	}
-	return &timeoutError{budgetIdle, r.proxy.options.IdleTimeout}
+	return r.proxy.idle
 }
 
 // stop ends the timer; after it the connection is the caller's alone.

@@ -12,14 +12,18 @@ var (
 
 // appendHead appends the request up to its body.
 func (m *message) appendHead(b []byte) ([]byte, error) {
-	uri := m.url.RequestURI()
-	if !validToken(m.method) || !validTarget(uri) {
+	if !validToken(m.method) {
 		return nil, errTarget
 	}
-	b = append(append(append(append(b, m.method...), ' '), uri...), " HTTP/1.1\r\n"...)
+	b = append(append(b, m.method...), ' ')
+	start := len(b)
+	if b = m.appendTarget(b); !validTarget(b[start:]) {
+		return nil, errTarget
+	}
+	b = append(b, " HTTP/1.1\r\n"...)
 	host := m.host
 	if host == "" {
-		host = m.url.Host
+		host = m.target.host
 	}
 	b = appendField(b, "Host", host)
 	for key, values := range m.header {
@@ -52,10 +56,32 @@ func hasBody(method string) bool {
 	return method == "POST" || method == "PUT" || method == "PATCH"
 }
 
-// validTarget reports whether s ends at the space behind it.
-func validTarget(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] == 0x7f {
+// appendTarget appends what a request asks for, as [url.URL.RequestURI] gives it. Of
+// the usual ones no URL is made.
+func (m *message) appendTarget(b []byte) []byte {
+	if m.health || m.query != "" || m.target.query != "" || !unreserved(m.path) {
+		return append(b, m.url().RequestURI()...)
+	}
+	base, rest := m.target.join(m.path)
+	return append(append(b, base...), rest...)
+}
+
+// unreserved reports whether a path is written in one way only (RFC 3986, section 2.3).
+func unreserved(path string) bool {
+	for i := range len(path) {
+		switch c := path[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '/', c == '_', c == '-', c == '.':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// validTarget reports whether b ends at the space behind it.
+func validTarget(b []byte) bool {
+	for _, c := range b {
+		if c <= ' ' || c == 0x7f {
 			return false
 		}
 	}

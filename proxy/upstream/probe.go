@@ -59,7 +59,7 @@ func (r *replica) probe(ctx context.Context) {
 	defer cancel()
 	header := make(http.Header)
 	p.setHeader(&Request{Header: header})
-	m := &message{method: http.MethodGet, url: r.target.healthURL(), host: p.settings.host, header: header}
+	m := &message{method: http.MethodGet, target: &r.target, health: true, host: p.settings.host, header: header}
 	res, err := p.transport.roundTrip(limited, m)
 	reason := ""
 	switch {

@@ -40,6 +40,8 @@ type Request struct {
 	Affinity string
 	// SessionHeader, when not empty, names the header that carries Affinity.
 	SessionHeader string
+
+	affinity [1]string // as the header's values
 }
 
 // Response is a replica's answer. Its Body must be closed, which frees the call's
@@ -50,9 +52,11 @@ type Response struct {
 	Replica string
 	// Version is the replica's weight version when the call was sent.
 	Version registry.Version
-	// CurrentVersion gives the replica's weight version as it is now.
-	CurrentVersion func() registry.Version
+	replica *replica
 }
+
+// CurrentVersion gives the replica's weight version as it is now.
+func (r *Response) CurrentVersion() registry.Version { return r.replica.currentVersion() }
 
 // Send sends the call to a replica and returns when the header of the answer is
 // there. It moves on to another replica as long as nothing was written. There is
@@ -104,7 +108,8 @@ func (u *Upstream) send(ctx context.Context, r *Request, a *answer) (*Response, 
 // back.
 func (p place) send(ctx context.Context, r *Request, a *answer) (*Response, error) {
 	p.setHeader(r)
-	m := &message{method: r.Method, url: p.target.url(r.Path, r.RawQuery), host: p.settings.host, header: r.Header, body: r.Body}
+	m := &a.message
+	*m = message{method: r.Method, target: &p.target, path: r.Path, query: r.RawQuery, host: p.settings.host, header: r.Header, body: r.Body}
 	if r.Written != nil {
 		m.sent = r.written
 	}
@@ -112,7 +117,7 @@ func (p place) send(ctx context.Context, r *Request, a *answer) (*Response, erro
 	code := ""
 	switch {
 	case err == nil:
-		code = strconv.Itoa(res.StatusCode)
+		code = statusText(res.StatusCode)
 		p.observe(func(h *health, now time.Time) bool {
 			back := p.trial && h.dialed(now) // on a connection that was there before
 			if res.StatusCode >= http.StatusInternalServerError {
@@ -142,8 +147,16 @@ func (p place) send(ctx context.Context, r *Request, a *answer) (*Response, erro
 	}
 	a.ReadCloser, a.place = res.Body, p
 	res.Body = a
-	a.response = Response{Response: res, Replica: p.target.replica, Version: p.version, CurrentVersion: p.currentVersion}
+	a.response = Response{Response: res, Replica: p.target.replica, Version: p.version, replica: p.replica}
 	return &a.response, nil
+}
+
+// statusText is a status in digits.
+func statusText(code int) string {
+	if code == http.StatusOK {
+		return "200" // without memory of its own
+	}
+	return strconv.Itoa(code)
 }
 
 // written lets the body go.
@@ -173,7 +186,8 @@ func (p place) setHeader(r *Request) {
 		}
 	}
 	if r.SessionHeader != "" && r.Affinity != "" {
-		h.Set(r.SessionHeader, r.Affinity)
+		r.affinity[0] = r.Affinity
+		h[http.CanonicalHeaderKey(r.SessionHeader)] = r.affinity[:]
 	}
 	if p.target.basic != nil {
 		h["Authorization"] = p.target.basic
@@ -193,6 +207,7 @@ type answer struct {
 	io.ReadCloser
 	cancel   context.CancelCauseFunc // nil when nobody can abort the call
 	place    place
+	message  message
 	response Response
 	closed   atomic.Bool
 }

@@ -58,12 +58,8 @@ func parseTarget(raw string) (target, error) {
 // follows /v1 goes behind the configured path, and a route outside /v1, such as
 // /tokenize, beside it.
 func (t *target) url(path, query string) *url.URL {
-	var joined string
-	if rest, ok := strings.CutPrefix(path, "/v1"); ok && (rest == "" || rest[0] == '/') {
-		joined = t.prefix + rest
-	} else {
-		joined = strings.TrimSuffix(t.prefix, "/v1") + path
-	}
+	base, rest := t.join(path)
+	joined := base + rest
 	u := &url.URL{Scheme: t.scheme, Host: t.host, Path: joined, RawQuery: query}
 	if t.query != "" {
 		u.RawQuery = t.query
@@ -77,6 +73,13 @@ func (t *target) url(path, query string) *url.URL {
 		}
 	}
 	return u
+}
+
+func (t *target) join(path string) (base, rest string) {
+	if rest, ok := strings.CutPrefix(path, "/v1"); ok && (rest == "" || rest[0] == '/') {
+		return t.prefix, rest
+	}
+	return strings.TrimSuffix(t.prefix, "/v1"), path
 }
 
 // base is what tells replicas apart, whoever signs in.

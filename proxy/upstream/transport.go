@@ -36,13 +36,24 @@ type transport interface {
 // message is a request on its way to a replica.
 type message struct {
 	method string
-	url    *url.URL
-	host   string // of the Host header; the URL's when empty
+	target *target
+	path   string // as in [Request]
+	query  string
+	health bool   // it goes to the replica's health URL instead
+	host   string // of the Host header; the target's when empty
 	header http.Header
 	body   []byte
 	// sent is told once, when the body has been written and will not be needed
 	// again; nil is not. It may be another goroutine that tells.
 	sent func()
+}
+
+// url is where the message goes.
+func (m *message) url() *url.URL {
+	if m.health {
+		return m.target.healthURL()
+	}
+	return m.target.url(m.path, m.query)
 }
 
 // newTransport speaks HTTP/1.1 itself with what it reaches directly and in the
