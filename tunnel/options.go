@@ -53,7 +53,8 @@ type PoolOptions struct {
 	// 30 s.
 	ReadyTimeout time.Duration
 	// Transport carries probes; nil is one of the pool's own that reuses no
-	// connection.
+	// connection and takes the HTTP proxy that the environment names, as whoever
+	// reaches a public URL from here has to.
 	Transport http.RoundTripper
 
 	// Opened is told of each server that was opened, before a session is placed
@@ -132,7 +133,11 @@ func (o PoolOptions) withDefaults() PoolOptions {
 	o.OpenTimeout = cmp.Or(o.OpenTimeout, time.Minute)
 	o.ReadyTimeout = cmp.Or(o.ReadyTimeout, 30*time.Second)
 	if o.Transport == nil {
-		o.Transport = &http.Transport{DisableKeepAlives: true, TLSHandshakeTimeout: o.ProbeTimeout}
+		o.Transport = &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DisableKeepAlives:   true,
+			TLSHandshakeTimeout: o.ProbeTimeout,
+		}
 	}
 	return o
 }

@@ -170,4 +170,4 @@ func (b *bench) open(t *testing.T) (tunnel.Tunnel, *link) {
 	return opened, b.links[all[len(all)-1].ID]
 }
 
-var local = tunnel.Local{Server: "srv-1", Addr: "127.0.0.1:8080"}
+var local = tunnel.Local{Server: "srv-1"}

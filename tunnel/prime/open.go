@@ -52,17 +52,13 @@ func (d *Driver) Open(ctx context.Context, l tunnel.Local) (tunnel.Tunnel, error
 // register makes the registration and puts it on record: at first by the name
 // that it is to get, in case the process dies before the answer.
 func (d *Driver) register(ctx context.Context, l tunnel.Local) (*registration, error) {
-	port, err := localPort(l.Addr)
-	if err != nil {
-		return nil, &tunnel.ConfigError{Err: err}
-	}
 	name := fmt.Sprintf("%s-%s-%s", label, d.instance, strings.ToLower(rand.Text()[:10]))
 	if err := d.ledger.Record(d.kind+creation, name, nil); err != nil {
 		return nil, &tunnel.TransientError{Err: err}
 	}
 	calling, done := detached(ctx, callTimeout, createGrace)
 	defer done()
-	made, err := d.api.create(calling, name, port, []string{label, label + "-" + d.instance})
+	made, err := d.api.create(calling, name, localPort(l.Addr), []string{label, label + "-" + d.instance})
 	if err != nil {
 		if _, certain := errors.AsType[*notMadeError](err); certain {
 			d.forget(d.kind+creation, name)
@@ -90,13 +86,19 @@ func (d *Driver) register(ctx context.Context, l tunnel.Local) (*registration, e
 	return nil, err
 }
 
-// localPort is for the registration to show: nothing connects to it.
-func localPort(addr string) (int, error) {
+// localPort is what a registration shows. Nothing connects to it, and there may
+// be none, but the control plane wants one.
+func localPort(addr string) int {
+	const some = 8080
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return 0, err
+		return some
 	}
-	return strconv.Atoi(port)
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return some
+	}
+	return n
 }
 
 // login connects the tunnel to frps. Whatever the refusal, the next creation
