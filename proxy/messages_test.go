@@ -229,7 +229,7 @@ func TestBrokenMessagesStreamEndsWithAnErrorEvent(t *testing.T) {
 			r := s.register(registry.Spec{})
 			r.messages(model, streaming).wantMessagesBroken(s.t, received, "upstream_invalid")
 			r.wantTurns(0, registry.FailureUpstreamTruncated)
-			if failed := r.session.Trace().FailedCalls[0]; !bytes.Equal(failed.Received, received) {
+			if failed := r.trace().FailedCalls[0]; !bytes.Equal(failed.Received, received) {
 				s.t.Errorf("%s: the failed call keeps\n%s\nwant\n%s", model, failed.Received, received)
 			}
 			s.wantLogged(logged{Outcome: "upstream_truncated", Status: 200})
@@ -264,7 +264,7 @@ func TestErrorInsideAMessagesStreamPassesUnchangedAndIsAFailedCall(t *testing.T)
 				s.t.Errorf("%s: got %d %v\n%s\nwant\n%s", model, got.StatusCode, got.err, got.body, want)
 			}
 			r.wantTurns(0, registry.FailureUpstreamError)
-			if failed := r.session.Trace().FailedCalls[0]; failed.Error.Message != "Overloaded" || !bytes.Equal(failed.Received, got.body) {
+			if failed := r.trace().FailedCalls[0]; failed.Error.Message != "Overloaded" || !bytes.Equal(failed.Received, got.body) {
 				s.t.Errorf("%s: the failed call is %+v and keeps\n%s", model, failed.Error, failed.Received)
 			}
 			s.wantLogged(logged{Outcome: "upstream_error", End: "error", Status: 200})

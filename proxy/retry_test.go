@@ -602,7 +602,7 @@ func TestTriesAreShownInTheTrace(t *testing.T) {
 			s.t.Errorf("got %d", got.StatusCode)
 		}
 		r.wantTurns(1, registry.FailureUpstreamError)
-		trace := r.session.Trace()
+		trace := r.trace()
 		if turn, failure := trace.Turns[0], trace.FailedCalls[0]; turn.Attempt != 1 || failure.Attempt != 0 || turn.Digest != failure.Digest {
 			s.t.Errorf("the turn is try %d, the failed call %d", turn.Attempt, failure.Attempt)
 		}

@@ -279,7 +279,7 @@ func (s *stack) wantNoKey(r *rollout, keys ...string) {
 		if strings.Contains(exposition, key) {
 			s.t.Errorf("%s is in the metrics:\n%s", key, linesWith(exposition, key))
 		}
-		for _, f := range r.session.Trace().FailedCalls {
+		for _, f := range r.trace().FailedCalls {
 			if strings.Contains(f.Error.Message, key) {
 				s.t.Errorf("%s is in a failed call: %s", key, f.Error.Message)
 			}

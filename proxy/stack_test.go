@@ -243,12 +243,21 @@ func (r *rollout) settle() {
 	}
 }
 
-func (r *rollout) turns() []*registry.Turn { return r.session.Trace().Turns }
+func (r *rollout) turns() []*registry.Turn { return r.trace().Turns }
+
+func (r *rollout) trace() registry.Trace {
+	r.t.Helper()
+	trace, err := r.session.Trace()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return trace
+}
 
 // wantTurns checks how many turns and failed calls the trace has.
 func (r *rollout) wantTurns(turns int, failures ...registry.FailureKind) {
 	r.t.Helper()
-	trace := r.session.Trace()
+	trace := r.trace()
 	var kinds []registry.FailureKind
 	for _, f := range trace.FailedCalls {
 		kinds = append(kinds, f.Error.Kind)

@@ -63,7 +63,7 @@ func TestStreamCutByTheUpstreamNeverLooksWhole(t *testing.T) {
 			got := r.chat(model, usageAsked)
 			got.wantBroken(s.t, received, "upstream_invalid")
 			r.wantTurns(0, registry.FailureUpstreamTruncated)
-			if failed := r.session.Trace().FailedCalls[0]; !bytes.Equal(failed.Received, received) {
+			if failed := r.trace().FailedCalls[0]; !bytes.Equal(failed.Received, received) {
 				s.t.Errorf("%s: the failed call keeps\n%s\nwant\n%s", model, failed.Received, received)
 			}
 			s.wantLogged(logged{Outcome: "upstream_truncated", End: "reset", Status: 200})
@@ -166,7 +166,7 @@ func TestErrorInsideAStreamPassesUnchangedAndIsAFailedCall(t *testing.T) {
 				s.t.Errorf("%s: got %d %v\n%s\nwant\n%s", model, got.StatusCode, got.err, got.body, want)
 			}
 			r.wantTurns(0, registry.FailureUpstreamError)
-			if failed := r.session.Trace().FailedCalls[0]; !bytes.Equal(failed.Received, got.body) || failed.Error.Message == "" || failed.Error.Status != 200 {
+			if failed := r.trace().FailedCalls[0]; !bytes.Equal(failed.Received, got.body) || failed.Error.Message == "" || failed.Error.Status != 200 {
 				s.t.Errorf("%s: the failed call is %+v and keeps\n%s", model, failed.Error, failed.Received)
 			}
 			s.wantLogged(logged{Outcome: "upstream_error", End: "error", Status: 200})

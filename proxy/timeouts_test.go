@@ -59,7 +59,7 @@ func TestIdleBudgetOfAJSONAnswerIsA504(t *testing.T) {
 			s.t.Errorf("the budget took %s", took)
 		}
 		r.wantTurns(0, registry.FailureTimeout)
-		if failed := r.session.Trace().FailedCalls[0]; !bytes.Equal(failed.Received, script.Body) {
+		if failed := r.trace().FailedCalls[0]; !bytes.Equal(failed.Received, script.Body) {
 			s.t.Errorf("the failed call keeps %q, want what had come", failed.Received)
 		}
 		s.wantIdle()

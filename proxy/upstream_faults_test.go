@@ -63,7 +63,7 @@ func TestUpstreamFaultsBecomeTheirStatus(t *testing.T) {
 			}
 			r.wantTurns(0, want.kind)
 			s.wantLogged(logged{Outcome: want.outcome, Status: want.status})
-			if failures := r.session.Trace().FailedCalls; len(failures) == 1 {
+			if failures := r.trace().FailedCalls; len(failures) == 1 {
 				f := failures[0]
 				if !bytes.Equal(f.Received, want.received) || f.Error.Status != saidStatus(model, want.status, want.code) || f.Error.Message == "" || string(f.Request()) != chatBody(model, "") {
 					s.t.Errorf("the failed call is %+v, received\n%s\nwant status %d and\n%s", f.Error, f.Received, want.status, want.received)
@@ -106,7 +106,7 @@ func TestAnswerToARefusedCredentialIsNotShown(t *testing.T) {
 					}
 				}
 			}
-			for _, failed := range r.session.Trace().FailedCalls {
+			for _, failed := range r.trace().FailedCalls {
 				if bytes.Contains(failed.Received, []byte(upstreamKey)) || strings.Contains(failed.Error.Message, upstreamKey) {
 					s.t.Errorf("the trace keeps the key: %s", failed.Received)
 				}

@@ -31,6 +31,8 @@ type Call struct {
 	// Session.mu guards these.
 	phase   callPhase
 	request *record
+	row     uint32 // as one in flight, in the journal
+	written bool   // it is there; belongs to the journal's writer
 	model   string
 	added   uint32
 	parent  *int
@@ -40,9 +42,10 @@ type Call struct {
 type callPhase int
 
 const (
-	callWaiting  callPhase = iota // to be admitted
-	callInflight                  // has a turn reserved
-	callRecorded                  // has become a turn or a failed call
+	callWaiting    callPhase = iota // to be admitted
+	callInflight                    // has a turn reserved
+	callCommitting                  // its turn is on the way to the disk
+	callRecorded                    // has become a turn or a failed call
 	callClosed
 )
 
@@ -138,6 +141,7 @@ func (s *Session) reserve(c *Call) error {
 	s.renew(now)
 	if s.firstCallAt.IsZero() {
 		s.firstCallAt = now
+		s.touch()
 		s.registry.schedule.set(&s.entry.alarm, s.nextDeadline())
 	}
 	return nil

@@ -31,6 +31,9 @@ func (c *Call) keep(added *record, request *Request) (spare *record) {
 	if c.parent == nil {
 		c.parent = s.lineage.parent(request.Prefixes)
 	}
+	if s.registry.journals() {
+		c.noteStarted()
+	}
 	return spare
 }
 
@@ -41,13 +44,34 @@ func (c *Call) Commit(response Response) (*Turn, error) {
 	s := c.session
 	condition := matched(s.conditions, response.Choices)
 	turn := c.turn(&response)
-	// This is the point at which a turn that has to outlast the process is written down: before anything can see it.
-	if err := s.publish(c, turn, condition); err != nil {
+	written, err := s.commit(c, turn, condition)
+	if err != nil {
 		return nil, err
+	}
+	if written != nil {
+		if err := written.wait(); err != nil {
+			return nil, err
+		}
 	}
 	s.store.grow(cap(response.Body))
 	s.registry.reclaim()
 	return turn, nil
+}
+
+// commit makes the call a turn, or if there is a journal begins to: the turn is written before anything can see it.
+func (s *Session) commit(c *Call, turn *Turn, condition string) (*commitment, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.phase != callInflight {
+		return nil, ErrSealed
+	}
+	turn.Parent, turn.request, turn.Added = c.parent, c.request, c.added
+	turn.Model = cmp.Or(c.model, turn.Model)
+	if s.registry.journals() {
+		return s.submit(c, turn, condition)
+	}
+	s.publish(c, turn, condition)
+	return nil, nil //nolint:nilnil // there is nothing to wait for
 }
 
 // turn makes a turn of what is known before it has its place.
@@ -67,19 +91,10 @@ func (c *Call) turn(response *Response) *Turn {
 }
 
 // publish gives the turn its place in the trace.
-func (s *Session) publish(c *Call, turn *Turn, condition string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.phase != callInflight {
-		return ErrSealed
-	}
+func (s *Session) publish(c *Call, turn *Turn, condition string) {
 	c.phase = callRecorded
 	s.reserved--
-	turn.Index, turn.Parent, turn.request, turn.Added = len(s.turns), c.parent, c.request, c.added
-	turn.Model = cmp.Or(c.model, turn.Model)
-	s.count(turn)
-	s.turns = append(s.turns, turn)
-	s.lineage.add(turn)
+	s.take(turn)
 	s.read.Store(false)
 	switch {
 	case condition != "" && s.state == StateActive:
@@ -88,12 +103,19 @@ func (s *Session) publish(c *Call, turn *Turn, condition string) error {
 		s.stop(LimitTurns, false)
 	}
 	s.settle()
-	return nil
+}
+
+// take puts the turn at the end of the trace.
+func (s *Session) take(turn *Turn) {
+	turn.Index = len(s.turns)
+	s.count(turn)
+	s.turns = append(s.turns, turn)
+	s.lineage.add(turn)
 }
 
 // count adds the turn to the session's totals.
 func (s *Session) count(turn *Turn) {
-	if turn.Parent != nil {
+	if turn.Parent != nil && *turn.Parent < len(s.turns) {
 		turn.contextTokens = s.turns[*turn.Parent].contextTokens
 	}
 	if u := turn.Usage; u != nil {
@@ -138,6 +160,9 @@ func (s *Session) fail(c *Call, failure Failure) (added, dropped *FailedCall) {
 	s.modelTime += failure.Duration
 	s.read.Store(false)
 	s.giveBack(c)
+	if s.registry.journals() {
+		s.noteFailed(c, added)
+	}
 	return added, dropped
 }
 

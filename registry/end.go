@@ -44,6 +44,7 @@ func (r *Registry) End(ctx context.Context, id string, options EndOptions) (Summ
 		summary = stone.summary
 	case session.beginEnd(cmp.Or(options.Reason, ReasonDeleted), time.Now()):
 		summary = r.bury(ctx, e, session)
+		<-session.buried
 	default:
 		select {
 		case <-session.buried:
@@ -76,9 +77,29 @@ func (r *Registry) bury(ctx context.Context, e *entry, session *Session) Summary
 	e.retired = r.ended.PushBack(e)
 	r.mu.Unlock()
 	r.options.Ended(e.id)
-	close(session.buried)
 	r.schedule.set(&e.alarm, summary.EndedAt.Add(r.options.TraceRetention))
+	r.saveEnd(session)
 	return summary
+}
+
+// saveEnd has the end of a session written down. Then its trace is on disk to its end, and its memory is given back. The session is
+// buried once that has been tried.
+func (r *Registry) saveEnd(session *Session) {
+	if !r.journals() {
+		close(session.buried)
+		return
+	}
+	err := r.options.Journal.Submit(Entry{Urgent: true, Rows: session.stateRows, Done: func(err error) {
+		if err == nil {
+			session.unload()
+		} else {
+			r.noteEnd(session)
+		}
+		close(session.buried)
+	}})
+	if err != nil {
+		close(session.buried)
+	}
 }
 
 // dropTrace lets go of an ended session and reports whether it was still there. Its tombstone stays.
@@ -95,6 +116,7 @@ func (r *Registry) dropTrace(e *entry) bool {
 	until := e.stone.until
 	r.mu.Unlock()
 	session.store.drop()
+	r.noteTraceDropped(e.row)
 	r.schedule.set(&e.alarm, until)
 	return true
 }
@@ -104,5 +126,6 @@ func (r *Registry) forget(e *entry) {
 	r.mu.Lock()
 	r.remove(e)
 	r.mu.Unlock()
+	r.noteForgotten(e.row)
 	r.schedule.clear(&e.alarm)
 }

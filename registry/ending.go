@@ -62,7 +62,8 @@ func (s *Session) settle() {
 	}
 }
 
-// seal records the calls that are still in flight as cancelled and returns the summary, which is final.
+// seal records the calls that are still in flight as cancelled, waits for those that are being committed, and returns the summary, which
+// is final.
 func (s *Session) seal() Summary {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,8 +76,20 @@ func (s *Session) seal() Summary {
 			}))
 		}
 	}
+	s.awaitCommits()
 	summary := s.summary()
 	summary.Inflight = 0
 	s.final = &summary
 	return summary
+}
+
+// awaitCommits waits for the turns that are on the way to the disk, with s.mu unlocked. No others set out: no call is in flight.
+func (s *Session) awaitCommits() {
+	if s.committing == 0 {
+		return
+	}
+	s.sealing = make(chan struct{})
+	s.mu.Unlock()
+	<-s.sealing
+	s.mu.Lock()
 }

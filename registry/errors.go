@@ -23,6 +23,8 @@ var (
 	ErrDraining = errors.New("draining")
 	// ErrSealed says that the trace was sealed before the turn could be committed.
 	ErrSealed = errors.New("trace is sealed")
+	// ErrNotWritten says that something could not be written to the journal. It may be tried again.
+	ErrNotWritten = errors.New("not written to the journal")
 	// ErrSessionEnded is what every [EndedError] is.
 	ErrSessionEnded = errors.New("session ended")
 )

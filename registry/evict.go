@@ -6,6 +6,9 @@ func (r *Registry) reclaim() bool {
 	if !r.memory.over() {
 		return true
 	}
+	if r.journals() {
+		return false // ended traces are on disk, and those that could not be written there are not to be lost
+	}
 	r.evicting.Lock()
 	defer r.evicting.Unlock()
 	for _, read := range []bool{true, false} {

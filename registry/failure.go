@@ -69,6 +69,7 @@ type FailedCall struct {
 	Duration         time.Duration
 
 	request *record
+	row     uint32 // the call's in the journal
 }
 
 // Request returns the exact bytes that were sent upstream, in a new slice, nil if the call failed before they were known.
@@ -86,6 +87,7 @@ type failureLog struct {
 	next   int
 	total  int64
 	byKind map[FailureKind]int64
+	time   time.Duration // of all
 }
 
 // add returns the failed call that had to make room, nil if there was room.
@@ -95,6 +97,12 @@ func (l *failureLog) add(f *FailedCall) (dropped *FailedCall) {
 	}
 	l.total++
 	l.byKind[f.Error.Kind]++
+	l.time += f.Duration
+	return l.keep(f)
+}
+
+// keep is add for a call that has been counted.
+func (l *failureLog) keep(f *FailedCall) (dropped *FailedCall) {
 	switch {
 	case len(l.first) < keptFailures:
 		l.first = append(l.first, f)

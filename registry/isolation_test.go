@@ -39,7 +39,7 @@ func TestSessionsNeverSeeEachOthersTurns(t *testing.T) {
 		}
 		all.Go(func() {
 			for range 50 {
-				for _, turn := range s.Trace().Turns {
+				for _, turn := range traceOf(t, s).Turns {
 					if string(turn.Response) != mark || !strings.Contains(string(turn.Request()), mark) {
 						t.Errorf("a turn of another session: %s", turn.Response)
 					}

@@ -208,7 +208,7 @@ func TestEndWaitsForCallsToRecordThemselves(t *testing.T) {
 		wantIs(t, err, registry.ErrSealed)
 		late.Fail(registry.Failure{Kind: registry.FailureTimeout})
 		late.Close()
-		trace := s.Trace()
+		trace := traceOf(t, s)
 		if len(trace.FailedCalls) != 2 || string(trace.FailedCalls[1].Request()) != `{"late":true}` {
 			t.Errorf("failed calls are %+v", trace.FailedCalls)
 		}

@@ -93,6 +93,7 @@ func (s *Session) stop(condition string, cancel bool) {
 	if s.state == StateActive {
 		s.state, s.stopCondition = StateStopped, condition
 	}
+	s.touch()
 	cause := &StoppedError{s.stopCondition}
 	for c := range s.calls {
 		if cancel || c.phase == callWaiting {

@@ -32,8 +32,8 @@ func TestTracesThatWereReadAreDroppedFirstThenTheOldestEnded(t *testing.T) {
 	for _, id := range []string{"b", "a", "d", "c"} {
 		end(t, r, id)
 	}
-	sessions["c"].Trace()
-	sessions["d"].Trace()
+	traceOf(t, sessions["c"])
+	traceOf(t, sessions["d"])
 
 	for i, gone := range []string{"d", "c", "b", "a"} {
 		fill(t, r, fmt.Sprint("live", i))
@@ -55,7 +55,7 @@ func TestFullMemoryRefusesSessionsAndNeverCutsALiveTrace(t *testing.T) {
 	}
 	_, err := r.Register(registry.Spec{})
 	wantIs(t, err, registry.ErrTraceMemoryFull)
-	if got := live.Summary().Turns; got != 6 || len(live.Trace().Turns) != 6 {
+	if got := live.Summary().Turns; got != 6 || len(traceOf(t, live).Turns) != 6 {
 		t.Errorf("%d turns; want 6", got)
 	}
 	end(t, r, "live")
@@ -67,10 +67,10 @@ func TestFullMemoryRefusesSessionsAndNeverCutsALiveTrace(t *testing.T) {
 func TestTraceThatGrewAfterItWasReadCountsAsUnread(t *testing.T) {
 	r := newRegistry(t, registry.Options{MaxTraceBytes: 35_000})
 	grown := fill(t, r, "grown")
-	grown.Trace()
+	traceOf(t, grown)
 	take(t, grown, 1, 1)
 	read := fill(t, r, "read")
-	read.Trace()
+	traceOf(t, read)
 	end(t, r, "grown")
 	end(t, r, "read")
 	fill(t, r, "live1")

@@ -8,13 +8,14 @@ import (
 )
 
 // part is a run of bytes, kept as what it has beyond another: the first prefix bytes of base, then middle, then the last suffix
-// bytes of base. It does not change, apart from refs, which the store guards.
+// bytes of base. It does not change, apart from refs, which the store guards, and row, which belongs to the journal's writer.
 type part struct {
 	base           *part // nil if there is only middle
 	prefix, suffix int
 	middle         []byte
 	length         int
-	refs           int // parts and records that hold this one
+	refs           int32  // parts and records that hold this one
+	row            uint32 // in the journal; 0 as long as it is not there
 }
 
 func (p *part) cost() int64 { return partOverhead + int64(len(p.middle)) }

@@ -31,5 +31,6 @@ func (s *Session) Move(to Placement) error {
 	next := *s.spec
 	next.Placement = to
 	s.spec = &next
+	s.noteSpec()
 	return nil
 }

@@ -12,7 +12,7 @@ type Registration struct {
 // Register makes a session of every spec, or of none. The same id with the same secret, given by the client, and the same digest as
 // a live session's is that session, so that registering can be retried.
 //
-// The error is an [InvalidError], [ErrDuplicateID], [ErrTooManySessions], [ErrTraceMemoryFull] or [ErrDraining]. If there are several
+// The error is an [InvalidError], [ErrDuplicateID], [ErrTooManySessions], [ErrTraceMemoryFull], [ErrDraining] or [ErrNotWritten]. If there are several
 // specs it comes in a [SpecError] where it is the fault of one.
 func (r *Registry) Register(specs ...Spec) ([]Registration, error) {
 	if r.draining.Load() {
@@ -26,7 +26,19 @@ func (r *Registry) Register(specs ...Spec) ([]Registration, error) {
 		}
 		drafts[i] = d
 	}
-	return r.enroll(drafts, r.reclaim())
+	registrations, err := r.enroll(drafts, r.reclaim())
+	if err != nil {
+		return nil, err
+	}
+	if err := r.saveSessions(registrations); err != nil {
+		for _, registration := range registrations {
+			if registration.Created {
+				r.Discard(registration.Session.id)
+			}
+		}
+		return nil, err
+	}
+	return registrations, nil
 }
 
 // Room says why so many more sessions could not be registered now: [ErrDraining], [ErrTooManySessions] or [ErrTraceMemoryFull]; nil
@@ -139,6 +151,7 @@ func (r *Registry) insert(s *Session, hash secretHash) {
 	r.byID[s.id] = e
 	r.bySecret[hash] = e
 	r.order.add(s)
+	e.row = s.row()
 	r.live++
 	r.registered++
 	r.schedule.set(&e.alarm, s.createdAt.Add(s.spec.Lease))
@@ -164,6 +177,7 @@ func (r *Registry) Discard(id string) {
 	r.remove(e)
 	r.mu.Unlock()
 	session.store.drop()
+	r.noteForgotten(e.row)
 	r.schedule.clear(&e.alarm)
 	r.options.Ended(id)
 	close(session.buried)

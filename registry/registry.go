@@ -30,6 +30,8 @@ type Options struct {
 	// Ended, if set, is called once for each session that has ended or was discarded, whatever ended it: its place is free. It is
 	// called from several goroutines and must not block.
 	Ended func(id string)
+	// Journal keeps what has to outlast the process. Without one everything is in memory alone.
+	Journal Journal
 }
 
 func (o *Options) setDefaults() {
@@ -91,6 +93,7 @@ type Registry struct {
 type entry struct {
 	id      string
 	secret  secretHash
+	row     uint32        // the session's in the journal
 	session *Session      // nil when its trace is gone
 	stone   *tombstone    // nil while the session is live
 	retired *list.Element // in Registry.ended

@@ -62,6 +62,15 @@ func commit(tb testing.TB, call *registry.Call, response registry.Response) *reg
 }
 
 // take makes one turn with the given usage.
+func traceOf(tb testing.TB, s *registry.Session) registry.Trace {
+	tb.Helper()
+	trace, err := s.Trace()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return trace
+}
+
 func take(tb testing.TB, s *registry.Session, input, output int64) *registry.Turn {
 	tb.Helper()
 	return commit(tb, admit(tb, s), registry.Response{Usage: &registry.Usage{InputTokens: input, OutputTokens: output}})

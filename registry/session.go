@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,6 +58,13 @@ type Session struct {
 	undecided   []*Turn // see AskLater
 	firstCallAt time.Time
 	lastCallAt  time.Time
+
+	// With a journal.
+	touched     bool          // its state will be written
+	committing  int           // calls whose turns are on the way to the disk
+	sealing     chan struct{} // closed when there are none; nil before somebody waits for that
+	lastCallRow uint32        // the highest id of a call
+	unloaded    bool          // the trace has been written to its end and is no longer in memory
 }
 
 // Life returns a context that is done once the session has ended; its cause is the [EndedError]. It is for what is done on the
@@ -82,6 +88,9 @@ func newSession(r *Registry, spec *Spec) *Session {
 		store: store{memory: &r.memory},
 		state: StateActive, expiresAt: spec.expiry(now),
 		calls: make(map[*Call]struct{}),
+	}
+	if r.journals() {
+		s.store.session = s
 	}
 	s.life, s.finish = context.WithCancelCause(context.Background())
 	s.entry = &entry{id: s.id, session: s}
@@ -152,7 +161,7 @@ func (s *Session) summary() Summary {
 
 // Update changes the session's limits, labels, metadata, model, upstream, affinity, sampling and lease by what change does to a copy of
 // its spec; anything else stays as it is. That holds for calls admitted afterwards, and renews the lease. An update never makes a
-// stopped session active again. The error is change's, an [InvalidError] or an [EndedError]; nothing has changed then.
+// stopped session active again. The error is change's, an [InvalidError], an [EndedError] or an [ErrNotWritten]; nothing has changed then.
 //
 // Updates come one after another. change must not update the same session.
 func (s *Session) Update(change func(*Spec) error) error {
@@ -168,20 +177,34 @@ func (s *Session) Update(change func(*Spec) error) error {
 	if err := next.validate(); err != nil {
 		return err
 	}
-	return s.replace(next.clone())
+	next = next.clone()
+	s.keepFixed(&next)
+	if err := s.saveSpec(&next); err != nil {
+		return err
+	}
+	return s.replace(&next)
 }
 
-func (s *Session) replace(next Spec) error {
+// keepFixed puts into an updated spec what updates do not change.
+func (s *Session) keepFixed(next *Spec) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next.ID, next.Digest, next.Placement, next.StopConditions = s.id, s.digest, s.spec.Placement, s.conditions
+	next.OnEndpointLoss = s.spec.OnEndpointLoss
+	next.Lease = cmp.Or(next.Lease, s.registry.options.Lease)
+}
+
+func (s *Session) replace(next *Spec) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ended := s.ended.Load(); ended != nil {
 		return ended
 	}
-	next.ID, next.Digest, next.Placement, next.StopConditions = s.id, s.digest, s.spec.Placement, s.conditions
-	next.OnEndpointLoss = s.spec.OnEndpointLoss
-	next.Lease = cmp.Or(next.Lease, s.registry.options.Lease)
-	s.apply(&next)
+	next.Placement = s.spec.Placement
+	s.apply(next)
 	s.renew(time.Now())
+	s.touch()
+	s.noteSpec() // it may have moved while next was written
 	s.registry.schedule.set(&s.entry.alarm, s.nextDeadline())
 	return nil
 }
@@ -194,27 +217,45 @@ func (s *Session) Renew() (expires time.Time, err error) {
 		return time.Time{}, ended
 	}
 	s.renew(time.Now())
+	s.touch()
 	return s.expiresAt, nil
 }
 
 func (s *Session) renew(now time.Time) { s.expiresAt = s.spec.expiry(now) }
 
 // Stop makes the session take no more turns, under the given condition or [ConditionAdmin]. Calls that wait are sent away, calls in
-// flight go on unless cancel is true. A session that is stopped already keeps its condition. The error is an [EndedError].
+// flight go on unless cancel is true. A session that is stopped already keeps its condition. The error is an [EndedError], or an
+// [ErrNotWritten]: the session is stopped then, but may not be after a restart.
 func (s *Session) Stop(condition string, cancel bool) error {
+	if err := s.stopNow(cmp.Or(condition, ConditionAdmin), cancel); err != nil {
+		return err
+	}
+	return s.saveState()
+}
+
+func (s *Session) stopNow(condition string, cancel bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ended := s.ended.Load(); ended != nil {
 		return ended
 	}
-	s.stop(cmp.Or(condition, ConditionAdmin), cancel)
+	s.stop(condition, cancel)
 	return nil
 }
 
-// Rotate gives the session a new secret and returns it. The old one is unknown at once. The error is an [EndedError].
+// Rotate gives the session a new secret and returns it. The old one is unknown at once. The error is an [EndedError] or an
+// [ErrNotWritten]; the secret is the old one then.
 func (s *Session) Rotate() (secret string, err error) {
+	s.updates.Lock()
+	defer s.updates.Unlock()
+	if ended := s.ended.Load(); ended != nil {
+		return "", ended
+	}
 	secret = newSecret()
 	hash := hashSecret(secret)
+	if err := s.saveSecret(hash); err != nil {
+		return "", err
+	}
 	r := s.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,56 +266,6 @@ func (s *Session) Rotate() (secret string, err error) {
 	s.entry.secret = hash
 	r.bySecret[hash] = s.entry
 	return secret, nil
-}
-
-// Trace is everything a session has recorded. It is the caller's, but for what it points to.
-type Trace struct {
-	Summary     Summary
-	Turns       []*Turn
-	FailedCalls []*FailedCall // the first and the last hundred
-	FailedTotal int64         // how many there were
-}
-
-// Trace returns what the session has recorded so far, as of one moment, and marks it as read.
-func (s *Session) Trace() Trace {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.read.Store(true)
-	return Trace{
-		Summary: s.summary(), Turns: slices.Clone(s.turns),
-		FailedCalls: s.failures.kept(), FailedTotal: s.failures.total,
-	}
-}
-
-// Turn returns the turn with this index. The error is [ErrNotFound].
-func (s *Session) Turn(index int) (*Turn, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if index < 0 || index >= len(s.turns) {
-		return nil, ErrNotFound
-	}
-	return s.turns[index], nil
-}
-
-// Attempts returns the turns and the failed calls of that digest, oldest first, which began before a moment and had not ended by
-// another. It is for the retries of calls that are known from the trace alone.
-func (s *Session) Attempts(digest [32]byte, endedSince, begunBefore time.Time) (turns []*Turn, failures []*FailedCall) {
-	within := func(d [32]byte, began time.Time, took time.Duration) bool {
-		return d == digest && began.Before(begunBefore) && !began.Add(took).Before(endedSince)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, turn := range s.turns {
-		if within(turn.Digest, turn.StartedAt, turn.Duration) {
-			turns = append(turns, turn)
-		}
-	}
-	for _, failure := range s.failures.kept() {
-		if within(failure.Digest, failure.StartedAt, failure.Duration) {
-			failures = append(failures, failure)
-		}
-	}
-	return turns, failures
 }
 
 func (s *Session) matches(state State, stopCondition string, labels map[string]string) bool {

@@ -160,7 +160,7 @@ func FuzzRequestsAreGivenBackByteForByte(f *testing.F) {
 			commit(t, call, registry.Response{})
 			want = append(want, body)
 		}
-		trace := s.Trace()
+		trace := traceOf(t, s)
 		for i, turn := range trace.Turns {
 			if got := turn.Request(); !bytes.Equal(got, want[i]) || turn.RequestSize() != len(want[i]) {
 				t.Fatalf("turn %d: got %q; want %q", i, got, want[i])

@@ -41,10 +41,14 @@ const baseCandidates = 8
 type store struct {
 	memory *memory
 
+	session *Session // nil unless there is a journal
+
 	mu      sync.Mutex
 	bytes   int64     // what memory was told
 	recent  []*record // oldest first, at most baseCandidates
 	dropped bool
+
+	lastRow uint32 // the highest of the parts in the journal, whose writer it belongs to
 }
 
 // add keeps a copy of body. The caller owns the record and gives it back with release.
@@ -81,32 +85,59 @@ func (s *store) release(r *record) {
 		return
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.letGo(r)
+	freed := s.letGo(r)
+	s.mu.Unlock()
+	s.forget(freed)
 }
 
 // exchange counts what was received for a failed call, and gives back the one whose place it took, if there is one.
 func (s *store) exchange(added, dropped *FailedCall) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.charge(added.cost())
-	if dropped != nil {
-		s.charge(-dropped.cost())
-		s.letGo(dropped.request)
-	}
-}
-
-func (s *store) letGo(r *record) {
-	if r == nil {
+	if dropped == nil {
+		s.mu.Unlock()
 		return
 	}
-	s.recent = slices.DeleteFunc(s.recent, func(kept *record) bool { return kept == r })
-	freed := int64(recordOverhead + fieldOverhead*len(r.fields))
-	freed += letGo(r.rest)
-	for _, f := range r.fields {
-		freed += letGo(f.part)
+	s.charge(-dropped.cost())
+	freed := s.letGo(dropped.request)
+	s.mu.Unlock()
+	s.forget(freed, dropped.row)
+}
+
+// letGo returns the parts that are free, if somebody has to know.
+func (s *store) letGo(r *record) (freed []*part) {
+	if r == nil {
+		return nil
 	}
-	s.charge(-freed)
+	s.recent = slices.DeleteFunc(s.recent, func(kept *record) bool { return kept == r })
+	s.charge(-int64(recordOverhead + fieldOverhead*len(r.fields)))
+	freed = s.letPartGo(freed, r.rest)
+	for _, f := range r.fields {
+		freed = s.letPartGo(freed, f.part)
+	}
+	return freed
+}
+
+// letPartGo takes one reference from p, which frees it if it was the last, then perhaps its base, and so on.
+func (s *store) letPartGo(freed []*part, p *part) []*part {
+	for ; p != nil; p = p.base {
+		p.refs--
+		if p.refs > 0 {
+			break
+		}
+		s.charge(-p.cost())
+		if s.session != nil {
+			freed = append(freed, p)
+		}
+	}
+	return freed
+}
+
+// forget has parts and calls taken out of the journal, if there is one.
+func (s *store) forget(parts []*part, calls ...uint32) {
+	if s.session != nil {
+		s.session.noteDropped(parts, calls...)
+	}
 }
 
 // grow counts bytes that are kept beside the requests.
@@ -196,16 +227,4 @@ func (w *walker) derive(base *part, prefix int, b []byte) (*part, int64) {
 		middle: bytes.Clone(b[prefix : len(b)-suffix]),
 	}
 	return p, p.cost()
-}
-
-// letGo takes one reference from p and returns what that frees: p if it was the last, then perhaps its base, and so on.
-func letGo(p *part) (freed int64) {
-	for ; p != nil; p = p.base {
-		p.refs--
-		if p.refs > 0 {
-			break
-		}
-		freed += p.cost()
-	}
-	return freed
 }

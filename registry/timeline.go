@@ -16,8 +16,13 @@ type timeline struct {
 
 // add numbers the session and puts it last.
 func (t *timeline) add(s *Session) {
-	t.last++
-	s.number = t.last
+	s.number = t.last + 1
+	t.put(s)
+}
+
+// put puts a session last that has its number, which is higher than all others.
+func (t *timeline) put(s *Session) {
+	t.last = s.number
 	t.sessions = append(t.sessions, s)
 	t.numbers = append(t.numbers, s.number)
 }

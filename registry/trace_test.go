@@ -197,7 +197,7 @@ func TestCallIsRecordedOnceHoweverItEnds(t *testing.T) {
 	aborted.Record(registry.Request{Body: []byte(`{"second":1}`)})
 	aborted.Close()
 	aborted.Fail(registry.Failure{Kind: registry.FailureTimeout})
-	trace := s.Trace()
+	trace := traceOf(t, s)
 	if len(trace.Turns) != 1 || trace.FailedTotal != 1 || trace.FailedCalls[0].Error.Kind != registry.FailureAborted ||
 		string(trace.FailedCalls[0].Request()) != `{"second":1}` {
 		t.Errorf("trace is %+v", trace)
@@ -231,7 +231,7 @@ func TestFirstAndLastFailedCallsAreKept(t *testing.T) {
 	if at1000 > at200+4096 {
 		t.Errorf("failed calls take %d bytes after 200 and %d after 1000", at200, at1000)
 	}
-	trace := s.Trace()
+	trace := traceOf(t, s)
 	if trace.FailedTotal != 1000 || len(trace.FailedCalls) != 200 ||
 		trace.Summary.FailedCalls[registry.FailureTimeout] != 500 || trace.Summary.FailedCalls[registry.FailureConnection] != 500 {
 		t.Fatalf("%d of %d failed calls are kept, %v", len(trace.FailedCalls), trace.FailedTotal, trace.Summary.FailedCalls)
@@ -283,7 +283,7 @@ func TestWhatARetryIsKnownByIsKeptHoweverItsCallEnds(t *testing.T) {
 		t.Errorf("the turn has the digest %x, %d added, attempt %d", turn.Digest, turn.Added, turn.Attempt)
 	}
 	open().Fail(registry.Failure{Kind: registry.FailureTimeout})
-	if failed := s.Trace().FailedCalls[0]; failed.Digest != digest || failed.Attempt != 2 {
+	if failed := traceOf(t, s).FailedCalls[0]; failed.Digest != digest || failed.Attempt != 2 {
 		t.Errorf("the failed call has the digest %x, attempt %d", failed.Digest, failed.Attempt)
 	}
 }

@@ -34,7 +34,9 @@ type Turn struct {
 	Duration         time.Duration
 
 	request       *record
-	contextTokens int64 // of prompt and completion; the nearest ancestor's if this turn's are unknown
+	session       *Session // nil unless there is a journal
+	row           uint32   // the turn's in the journal
+	contextTokens int64    // of prompt and completion; the nearest ancestor's if this turn's are unknown
 	delivered     atomic.Int32
 }
 
@@ -67,9 +69,19 @@ func (t *Turn) Delivered() *bool {
 func (t *Turn) SetDelivered(delivered bool) {
 	if delivered {
 		t.delivered.Store(deliverySucceeded)
-	} else {
-		t.delivered.CompareAndSwap(deliveryUnknown, deliveryFailed)
+	} else if !t.delivered.CompareAndSwap(deliveryUnknown, deliveryFailed) {
+		return
 	}
+	if t.session != nil {
+		t.session.noteDelivered(t, delivered)
+	}
+}
+
+func delivery(delivered bool) int32 {
+	if delivered {
+		return deliverySucceeded
+	}
+	return deliveryFailed
 }
 
 // Usage is what upstream says a turn took. InputTokens has the cached ones in it, OutputTokens those of reasoning.
@@ -84,7 +96,7 @@ type Usage struct {
 type Choice struct {
 	Index        int
 	FinishReason string
-	Text         func() string // what stop conditions look at, if there are any; nil is no text, and a recorded turn has none
+	Text         func() string `json:"-"` // what stop conditions look at, if there are any; nil is no text, and a recorded turn has none
 	ToolCalls    []string      // names of the tools it calls
 	Continuation uint64        // hash of the request's messages, or of its text, and this choice; 0 is none
 	TextLength   int           // of what Continuation is the hash of, if that is one text; 0 if it is messages

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -168,5 +169,12 @@ func (a *API) writeEnded(w *traceWriter, sum registry.Summary) error {
 	if err != nil {
 		return w.gone(summaryOf(sum))
 	}
-	return w.trace(s)
+	t, err := s.Trace()
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		return w.gone(summaryOf(sum))
+	case err != nil:
+		return fmt.Errorf("read trace of %s: %w", sum.ID, err)
+	}
+	return w.trace(s.Spec(), t)
 }

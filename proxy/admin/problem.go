@@ -29,6 +29,7 @@ const (
 	codeMediaType       = "unsupported_media_type"
 	codeTooManySessions = "too_many_sessions"
 	codeMemoryFull      = "memory_full"
+	codeCommitFailed    = "commit_failed"
 	codeDraining        = "draining"
 	codePoolWaiting     = "pool_waiting"
 	codePoolFull        = "pool_full"
@@ -142,6 +143,8 @@ func problemOf(err error) (p *Problem, ok bool) {
 		return retriable(retryAfter, http.StatusTooManyRequests, codeTooManySessions, "this instance has as many sessions as it may"), true
 	case errors.Is(err, registry.ErrTraceMemoryFull):
 		return retriable(retryAfter, http.StatusServiceUnavailable, codeMemoryFull, "traces fill the memory they may use; read and purge ended sessions"), true
+	case errors.Is(err, registry.ErrNotWritten):
+		return retriable(retryAfter, http.StatusServiceUnavailable, codeCommitFailed, "the journal could not be written: "+err.Error()), true
 	case errors.Is(err, registry.ErrDraining):
 		return retriable(retryAfter, http.StatusServiceUnavailable, codeDraining, "this instance is shutting down"), true
 	case errors.Is(err, context.Canceled):

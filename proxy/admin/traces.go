@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -87,13 +88,17 @@ func (a *API) getTrace(_ context.Context, in *traceInput) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
+	t, err := s.Trace()
+	if err != nil {
+		return nil, err
+	}
 	return &writer{Body: func(hctx huma.Context) {
 		hctx.AppendHeader("Vary", "Accept")
 		if negotiation.SelectQValue(in.Accept, []string{"application/json", ndjson}) == ndjson {
-			a.writeTraces(hctx, ndjson, func(w *traceWriter) error { return w.turns(s.Trace()) })
+			a.writeTraces(hctx, ndjson, func(w *traceWriter) error { return w.turns(t) })
 			return
 		}
-		a.writeTraces(hctx, "application/json", func(w *traceWriter) error { return w.trace(s) })
+		a.writeTraces(hctx, "application/json", func(w *traceWriter) error { return w.trace(s.Spec(), t) })
 	}}, nil
 }
 
@@ -170,17 +175,27 @@ func (a *API) queryTraces(_ context.Context, in *queryInput) (*writer, error) {
 	return &writer{Body: func(hctx huma.Context) {
 		a.writeTraces(hctx, ndjson, func(w *traceWriter) error {
 			for _, id := range ids {
-				s, err := a.opts.Registry.Get(id)
-				if err != nil {
-					err = w.unknown([]string{id})
-				} else {
-					err = w.trace(s)
-				}
-				if err != nil {
+				if err := a.writeTrace(w, id); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
 	}}, nil
+}
+
+// writeTrace writes a session's trace, or that there is none.
+func (a *API) writeTrace(w *traceWriter, id string) error {
+	s, err := a.opts.Registry.Get(id)
+	if err != nil {
+		return w.unknown([]string{id})
+	}
+	t, err := s.Trace()
+	switch {
+	case errors.Is(err, registry.ErrNotFound): // it was removed meanwhile
+		return w.unknown([]string{id})
+	case err != nil:
+		return fmt.Errorf("read trace of %s: %w", id, err)
+	}
+	return w.trace(s.Spec(), t)
 }

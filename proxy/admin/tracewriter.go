@@ -57,9 +57,8 @@ func (a *API) writeTraces(hctx huma.Context, contentType string, write func(*tra
 }
 
 // trace writes a session's whole trace as one value.
-func (w *traceWriter) trace(s *registry.Session) error {
-	t := s.Trace()
-	if err := w.head(summaryOf(t.Summary), new(settingsOf(s.Spec()))); err != nil {
+func (w *traceWriter) trace(spec registry.Spec, t registry.Trace) error {
+	if err := w.head(summaryOf(t.Summary), new(settingsOf(spec))); err != nil {
 		return err
 	}
 	w.text(`,"turns":[`)

@@ -1,0 +1,159 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// checkpointAfter is how much is written before it is copied from the log into the database, if there is time for that.
+	checkpointAfter = 8 << 20
+	// checkpointLatest is how much is written before that is done in any case.
+	checkpointLatest = 64 << 20
+	// sweepRows is how many rows of a table are deleted in one transaction: commits wait for it.
+	sweepRows = 64
+	// vacuumPages is how many pages are given back in one transaction, and how many are left.
+	vacuumPages = 256
+	// pageOverhead is about what a transaction writes besides its bytes, as pages are written whole.
+	pageOverhead = 16 << 10
+)
+
+// house is what is to be done when nothing is to be written. It belongs to the goroutine of Run.
+type house struct {
+	logged int64 // bytes written since the last checkpoint, about
+	swept  bool  // nothing is dropped that is not deleted
+	tight  bool  // no pages are to be given back
+}
+
+func (h *house) written(t *transaction) {
+	h.logged += int64(t.size) + pageOverhead
+	if t.drops {
+		h.swept = false
+	}
+}
+
+// overdue says that the house must be kept even if there is something to write.
+func (j *Journal) overdue() bool { return j.house.logged > checkpointLatest }
+
+// keepHouse does one piece of what is to be done, and reports whether there is more.
+func (j *Journal) keepHouse(ctx context.Context) (more bool) {
+	if j.state.failing() != nil {
+		return j.try(ctx, j.probe)
+	}
+	switch {
+	case j.house.logged > checkpointAfter:
+		return j.try(ctx, j.checkpoint)
+	case !j.house.swept:
+		return j.try(ctx, j.sweep)
+	case !j.house.tight:
+		return j.try(ctx, j.vacuum)
+	default:
+		return false
+	}
+}
+
+// try does a piece of work, whose failure is that of a transaction.
+func (j *Journal) try(ctx context.Context, work func(context.Context) error) (more bool) {
+	start := time.Now()
+	t := transaction{err: work(ctx)}
+	j.settle(&t, time.Since(start))
+	return t.err == nil
+}
+
+// probe finds out whether writing works again, by writing what is there.
+func (j *Journal) probe(ctx context.Context) error {
+	return j.within(ctx, fmt.Sprintf("PRAGMA user_version = %d", len(migrations())))
+}
+
+// within runs a statement in a transaction of its own.
+func (j *Journal) within(ctx context.Context, query string, args ...any) error {
+	if err := run(ctx, j.writer.begin); err != nil {
+		return err
+	}
+	_, err := j.writer.conn.ExecContext(ctx, query, args...)
+	if err == nil {
+		err = run(ctx, j.writer.commit)
+	}
+	if err != nil {
+		j.writer.undo(ctx)
+	}
+	return err
+}
+
+// checkpoint copies what is in the log into the database, so that the log begins anew.
+func (j *Journal) checkpoint(ctx context.Context) error {
+	j.house.logged = 0
+	var busy, log, copied int
+	err := j.writer.conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &log, &copied)
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
+}
+
+// sweep deletes some rows of a session whose trace was dropped.
+func (j *Journal) sweep(ctx context.Context) error {
+	var session uint32
+	err := j.writer.conn.QueryRowContext(ctx, "SELECT session FROM dropped LIMIT 1").Scan(&session)
+	if errors.Is(err, sql.ErrNoRows) {
+		j.house.swept, j.house.tight = true, false
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	if err := run(ctx, j.writer.begin); err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	if err = j.sweepSession(ctx, session); err == nil {
+		err = run(ctx, j.writer.commit)
+	}
+	if err != nil {
+		j.writer.undo(ctx)
+		return fmt.Errorf("sweep: %w", err)
+	}
+	j.house.logged += pageOverhead
+	return nil
+}
+
+func (j *Journal) sweepSession(ctx context.Context, session uint32) error {
+	for _, table := range []string{"calls", "parts", "started", "deliveries"} {
+		result, err := j.writer.conn.ExecContext(ctx,
+			"DELETE FROM "+table+" WHERE key IN (SELECT key FROM "+table+" WHERE key BETWEEN ? AND ? LIMIT ?)", first(session), last(session), sweepRows)
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err != nil || n > 0 {
+			return err
+		}
+	}
+	_, err := j.writer.conn.ExecContext(ctx, "DELETE FROM dropped WHERE session = ?", session)
+	return err
+}
+
+// vacuum gives some free pages back to the file system.
+func (j *Journal) vacuum(ctx context.Context) (err error) {
+	var free int
+	if err := j.writer.conn.QueryRowContext(ctx, "PRAGMA freelist_count").Scan(&free); err != nil {
+		return fmt.Errorf("vacuum: %w", err)
+	}
+	if free <= vacuumPages {
+		j.house.tight = true
+		return nil
+	}
+	rows, err := j.writer.conn.QueryContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", min(vacuumPages, free-vacuumPages)))
+	if err != nil {
+		return fmt.Errorf("vacuum: %w", err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() { // each step gives one page back
+	}
+	j.house.logged += vacuumPages << 12
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("vacuum: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package registry
+
+import (
+	"slices"
+	"time"
+)
+
+// Trace is everything a session has recorded. It is the caller's, but for what it points to.
+type Trace struct {
+	Summary     Summary
+	Turns       []*Turn
+	FailedCalls []*FailedCall // the first and the last hundred
+	FailedTotal int64         // how many there were
+}
+
+// Trace returns what the session has recorded so far, as of one moment, and marks it as read. With a journal an ended session's trace
+// is read from there; the error is the journal's, or [ErrNotFound] if the trace is gone. Otherwise there is none.
+func (s *Session) Trace() (Trace, error) {
+	s.mu.Lock()
+	s.read.Store(true)
+	trace := Trace{
+		Summary: s.summary(), Turns: slices.Clone(s.turns),
+		FailedCalls: s.failures.kept(), FailedTotal: s.failures.total,
+	}
+	unloaded := s.unloaded
+	s.mu.Unlock()
+	if !unloaded {
+		return trace, nil
+	}
+	loaded, err := s.fetch()
+	if err != nil {
+		return Trace{}, err
+	}
+	for i, t := range loaded.turns {
+		t.Index = i
+		trace.Turns = append(trace.Turns, t.Turn)
+	}
+	trace.FailedCalls = loaded.failed
+	return trace, nil
+}
+
+// Turn returns the turn with this index. The error is [ErrNotFound], or the journal's as that of Trace.
+func (s *Session) Turn(index int) (*Turn, error) {
+	s.mu.Lock()
+	if !s.unloaded {
+		defer s.mu.Unlock()
+		if index < 0 || index >= len(s.turns) {
+			return nil, ErrNotFound
+		}
+		return s.turns[index], nil
+	}
+	s.mu.Unlock()
+	trace, err := s.Trace()
+	if err != nil {
+		return nil, err
+	}
+	if index < 0 || index >= len(trace.Turns) {
+		return nil, ErrNotFound
+	}
+	return trace.Turns[index], nil
+}
+
+// Attempts returns the turns and the failed calls of that digest, oldest first, which began before a moment and had not ended by
+// another. It is for the retries of calls that are known from the trace alone.
+func (s *Session) Attempts(digest [32]byte, endedSince, begunBefore time.Time) (turns []*Turn, failures []*FailedCall) {
+	within := func(d [32]byte, began time.Time, took time.Duration) bool {
+		return d == digest && began.Before(begunBefore) && !began.Add(took).Before(endedSince)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, turn := range s.turns {
+		if within(turn.Digest, turn.StartedAt, turn.Duration) {
+			turns = append(turns, turn)
+		}
+	}
+	for _, failure := range s.failures.kept() {
+		if within(failure.Digest, failure.StartedAt, failure.Duration) {
+			failures = append(failures, failure)
+		}
+	}
+	return turns, failures
+}
+
+// fetch reads the trace from the journal.
+func (s *Session) fetch() (loadedTrace, error) {
+	rows, err := s.registry.options.Journal.Trace(s.row())
+	if err != nil {
+		return loadedTrace{}, err
+	}
+	apart := store{memory: new(memory)}
+	return apart.load(rows)
+}
+
+// unload gives the memory of a trace back that is on disk to its end.
+func (s *Session) unload() {
+	s.mu.Lock()
+	s.turns, s.lineage = nil, lineage{}
+	s.failures.first, s.failures.last = nil, nil
+	s.unloaded = true
+	s.mu.Unlock()
+	s.store.drop()
+}
