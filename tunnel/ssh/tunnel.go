@@ -1,0 +1,168 @@
+package ssh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/muxproxy/muxproxy/tunnel"
+)
+
+const (
+	// A lost connection is tried again after a random time of at most
+	// firstBackoff, and twice as long after each failure.
+	firstBackoff = 200 * time.Millisecond
+	maxBackoff   = 5 * time.Second
+)
+
+var _ tunnel.Tunnel = (*connection)(nil)
+
+// connection is a tunnel: SSH connections one after the other, all with the
+// same port at the far end.
+type connection struct {
+	driver *Driver
+	server string
+	serve  func(net.Conn)
+	port   int
+	url    string
+	cancel context.CancelFunc
+	done   chan struct{} // closed when run has returned
+
+	mu      sync.Mutex
+	state   tunnel.State
+	changed chan struct{}
+	err     error
+}
+
+// URL is the public base URL.
+func (c *connection) URL() string { return c.url }
+
+// Resume is the port.
+func (c *connection) Resume() string { return strconv.Itoa(c.port) }
+
+// State says whether the SSH connection is there.
+func (c *connection) State() tunnel.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state
+}
+
+// Changed is closed at the next change of State.
+func (c *connection) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed
+}
+
+// Done is closed when the port could not be had again, or after Close.
+func (c *connection) Done() <-chan struct{} { return c.done }
+
+// Err says why Done is closed.
+func (c *connection) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close ends the connection, upon which the server gives up the port. What has
+// been written to connections that came through the tunnel gets two seconds to
+// leave.
+func (c *connection) Close(ctx context.Context) error {
+	c.cancel()
+	select {
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("close tunnel: %w", context.Cause(ctx))
+	}
+}
+
+func (c *connection) become(state tunnel.State) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state = state
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// run keeps the tunnel up, beginning with s, until ctx is done or the port is
+// lost.
+func (c *connection) run(ctx context.Context, s *session) {
+	defer c.cancel()
+	err := c.keep(ctx, s)
+	c.mu.Lock()
+	c.err = err
+	c.mu.Unlock()
+	close(c.done)
+}
+
+func (c *connection) keep(ctx context.Context, s *session) error {
+	log := c.driver.o.Logger.With().Str("server", c.server).Str("url", c.url).Logger()
+	for {
+		err := s.run(ctx, c.serve)
+		if ctx.Err() != nil {
+			return tunnel.ErrClosed
+		}
+		lost := time.Now()
+		c.become(tunnel.Reconnecting)
+		log.Warn().Err(err).Msg("ssh connection lost")
+		if s, err = c.reconnect(ctx); err != nil {
+			return err
+		}
+		c.become(tunnel.Up)
+		log.Info().Dur("down", time.Since(lost)).Msg("ssh connection made again")
+	}
+}
+
+// reconnect gets the same port again. Its error is what the tunnel is done
+// with. The port is still taken as long as the server has not noticed that the
+// last connection broke, so a refusal gets time of its own.
+func (c *connection) reconnect(ctx context.Context) (*session, error) {
+	o := &c.driver.o
+	deadline := time.Now().Add(o.ReconnectTimeout)
+	refused := false
+	for longest := firstBackoff; ; longest = min(2*longest, maxBackoff) {
+		if !sleep(ctx, rand.N(longest)) {
+			return nil, tunnel.ErrClosed
+		}
+		s, err := c.driver.connect(ctx, c.port)
+		if err == nil {
+			return s, nil
+		}
+		if ctx.Err() != nil {
+			return nil, tunnel.ErrClosed
+		}
+		o.Logger.Debug().Err(err).Str("server", c.server).Msg("ssh connection still lost")
+		if _, denied := errors.AsType[*deniedError](err); denied && !refused {
+			refused = true
+			deadline = time.Now().Add(o.ReconnectTimeout)
+		}
+		if final(err) || time.Now().After(deadline) {
+			return nil, &tunnel.LostError{Reason: err.Error()}
+		}
+	}
+}
+
+// final tells whether trying again is pointless.
+func final(err error) bool {
+	_, auth := errors.AsType[*tunnel.AuthError](err)
+	_, config := errors.AsType[*tunnel.ConfigError](err)
+	return auth || config
+}
+
+// sleep reports whether the time has passed before ctx was done.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
