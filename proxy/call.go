@@ -58,6 +58,7 @@ func (x *exchange) call() error {
 		return err
 	}
 	x.stream = c.request.Stream
+	x.early.wait(x.stream)
 	r := x.retry(body)
 	if done, err := c.recognise(session, r); done {
 		return err

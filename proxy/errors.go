@@ -231,6 +231,7 @@ const (
 	codeUpstreamAuth        = "upstream_auth"
 	codeUpstreamUnavailable = "upstream_unavailable"
 	codeUpstreamTimeout     = "upstream_timeout"
+	codeUpstreamError       = "upstream_error" // only inside of an answer that has begun
 )
 
 // statusClientGone is nginx's status for a client that left before its answer.
@@ -323,6 +324,10 @@ func (x *exchange) refuse(err error) {
 	if r.status == statusClientGone {
 		x.status, x.broken = r.status, true // or net/http would answer with an empty 200
 		x.boundRest()
+		return
+	}
+	if x.isBegun() {
+		x.tellEarly(r.body())
 		return
 	}
 	h := x.writer.Header()

@@ -14,6 +14,8 @@
 //	json.go      a JSON body, held whole, committed, then released, or
 //	stream.go    events, relayed as they come, the terminal one held until
 //	             the turn is committed
+//	early.go     behind a tunnel that would give up, the answer begins before
+//	             there is one
 //	errors.go    whatever went wrong becomes a status and a body, in one table
 //
 // However it ends, the reservation is freed and exactly one record is emitted.
@@ -55,6 +57,11 @@ type Options struct {
 	Hooks          *hook.Client  // asks the URLs that sessions name; by default those of this machine's loopback
 	RetryGrace     time.Duration // that a call outlives its client by, for a retry; 2 s, negative is none
 	ReplayMaxBytes int64         // of what is kept for retries; 64 MiB, negative is nothing
+
+	// HeaderLimit is how long the public side of the servers waits for the header
+	// of an answer before it gives up; from three quarters of it on calls are
+	// answered with keepalives, and the 200 that these commit. 0 is no limit.
+	HeaderLimit time.Duration
 
 	SessionHeader string // carries the session's affinity upstream; X-Session-ID
 }
@@ -112,6 +119,7 @@ func (p *Proxy) Handler(nonce string) http.Handler {
 		x := newExchange(p, w, r)
 		h := w.Header()
 		h[ServerHeader], h[requestIDHeader] = server, x.requestIDs[:]
+		x.awaitEarly()
 		defer x.finish()
 		if err := x.serve(); err != nil {
 			x.refuse(err)

@@ -20,6 +20,7 @@ type exchange struct {
 	writer  http.ResponseWriter
 	control *http.ResponseController
 	request *http.Request
+	early   *earlyWriter // the writer where answers may begin early, else nil
 
 	route      metrics.Route
 	dialect    dialect.Dialect
@@ -82,6 +83,7 @@ func (x *exchange) begin(status int) {
 // that a body is not whole.
 func (x *exchange) finish() {
 	panicked := recover()
+	x.endEarly()
 	if x.claim.attempt != nil {
 		x.conclude(panicked != nil)
 	}

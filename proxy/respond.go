@@ -87,7 +87,12 @@ func (c *call) passError() error {
 	if dialect.ContextOverflow(status, body) {
 		c.overflow()
 	}
-	c.fail(kind, status, fmt.Sprintf("the upstream answered with status %d", status), body)
+	message := fmt.Sprintf("the upstream answered with status %d", status)
+	c.fail(kind, status, message, body)
+	if c.isBegun() {
+		c.tellEarly(dialect.Error{Status: status, Code: codeUpstreamError, Message: fmt.Sprintf("%s: %.2000s", message, body)})
+		return nil
+	}
 	c.deliver(status, body)
 	return nil
 }
