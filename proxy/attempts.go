@@ -66,6 +66,8 @@ type attempt struct {
 	endedAt        time.Time
 }
 
+func (a *attempt) running() bool { return a.state == attemptAttended || a.state == attemptDeserted }
+
 // A course is what becomes of a request.
 type course int
 
@@ -74,7 +76,7 @@ const (
 	reruns                // the same, in the place of an attempt that has failed
 	joins                 // it takes over a call whose client has gone
 	replays               // it is answered by a turn
-	waits                 // for the end of a call that cannot be joined any more, and is then looked at again
+	waits                 // for something, and is then looked at again
 )
 
 // A claim is an attempt in the hands of a request. Only the newest claim of an
@@ -85,7 +87,7 @@ type claim struct {
 	course course
 	turn   int             // to replay
 	kept   *outlet         // to join
-	over   <-chan struct{} // to wait for
+	over   <-chan struct{} // the end of a call that cannot be joined any more; nil is the noticeTime
 }
 
 // open decides what becomes of a request. A retry claims one attempt: one that
@@ -106,6 +108,8 @@ func (t *attempts) open(session *registry.Session, r retry) claim {
 			}
 			t.forget(a)
 			course = reruns
+		} else if !r.waited && t.attended(key) {
+			return claim{course: waits}
 		}
 	} else {
 		t.supersede(key)
@@ -137,6 +141,17 @@ func (t *attempts) find(key attemptKey, r retry) *attempt {
 		return left
 	}
 	return answered
+}
+
+// attended says whether a client of the same requests is there, as far as is
+// known yet.
+func (t *attempts) attended(key attemptKey) bool {
+	for a := t.newest[key]; a != nil; a = a.older {
+		if a.state == attemptAttended {
+			return true
+		}
+	}
+	return false
 }
 
 // claim gives an attempt that has not failed to a retry.

@@ -34,12 +34,16 @@ func (t *attempts) giveUp(c claim, kept *outlet) {
 	}
 }
 
-// answered notes that a call has become a turn. It comes before the client can
-// know of it, as does failed: the client's next request may be here at once.
+// answered notes that a call has ended with a turn. It comes before the client
+// can know of it, as does failed: the client's next request may be here at once.
+// To an attempt that is known to have ended neither does anything.
 func (t *attempts) answered(c claim, turn int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := c.attempt
+	if !a.running() {
+		return
+	}
 	a.turn = turn
 	if a.state == attemptDeserted {
 		t.end(a, attemptUndelivered)
@@ -48,12 +52,11 @@ func (t *attempts) answered(c claim, turn int) {
 	}
 }
 
-// failed notes that a call has ended without a turn, unless it is known to have
-// ended already.
+// failed notes that a call has ended without a turn.
 func (t *attempts) failed(c claim) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if a := c.attempt; a.state == attemptAttended || a.state == attemptDeserted {
+	if a := c.attempt; a.running() {
 		t.end(a, attemptFailed)
 	}
 }

@@ -182,7 +182,6 @@ func (c *call) commit(status int, body []byte, result dialect.Result) error {
 		return err
 	}
 	c.turn = turn
-	c.proxy.attempts.answered(c.claim, turn.Index)
 	c.proxy.options.Metrics.Turn(c.dialect.Name())
 	if u := result.Usage; u != nil {
 		instruments := c.proxy.options.Metrics.Upstream(c.upstream)
@@ -192,6 +191,7 @@ func (c *call) commit(status int, body []byte, result dialect.Result) error {
 		instruments.Tokens(metrics.TokensReasoning, u.ReasoningTokens)
 	}
 	c.askStopHooks(turn)
+	c.proxy.attempts.answered(c.claim, turn.Index)
 	return nil
 }
 

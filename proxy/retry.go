@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/muxproxy/muxproxy/metrics"
 	"github.com/muxproxy/muxproxy/registry"
@@ -14,6 +15,11 @@ const (
 	idempotencyKeyHeader = "Idempotency-Key"
 )
 
+// noticeTime is given to a connection's end to be noticed, when a retry that has
+// come over another would else be too early: the calls that it could belong to
+// still seem to have their clients.
+const noticeTime = 50 * time.Millisecond
+
 // A retry is what a request says about the ones that it may repeat.
 type retry struct {
 	digest [32]byte // equal for requests that ask for the same
@@ -21,6 +27,7 @@ type retry struct {
 	// marked says that it repeats another, if there is another. A request with
 	// an idempotency key does: the key is part of the digest.
 	marked bool
+	waited bool // for the noticeTime
 	// expected says that its client is one that would retry it.
 	expected bool
 }
@@ -59,8 +66,13 @@ func (c *call) recognise(session *registry.Session, r retry) (done bool, err err
 		claimed := t.open(session, r)
 		switch claimed.course {
 		case waits:
+			var noticed <-chan time.Time
+			if claimed.over == nil {
+				noticed, r.waited = time.After(noticeTime), true
+			}
 			select {
 			case <-claimed.over:
+			case <-noticed:
 			case <-c.exchange.request.Context().Done():
 				return true, errClientGone
 			}
@@ -114,6 +126,9 @@ func (c *call) ended(whole bool) {
 // of its answer to the retry that has joined, if one has.
 func (x *exchange) conclude(panicked bool) {
 	t := x.proxy.attempts
+	if x.turn != nil {
+		t.answered(x.claim, x.turn.Index)
+	}
 	t.failed(x.claim)
 	o := x.outlet
 	if o == nil || !o.kept() {

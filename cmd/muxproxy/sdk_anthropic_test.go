@@ -150,6 +150,7 @@ func (s *sdkStage) verifyAnthropic(t *testing.T) {
 	if calls["silent"] == 0 || calls["anthropic-hang"] == 0 || !beta {
 		t.Errorf("calls by script: %v; beta header: %v", calls, beta)
 	}
+	s.settle(ctx, t)
 	s.verifyAnthropicTrace(t)
 }
 

@@ -189,13 +189,25 @@ func (s *sdkStage) verify(t *testing.T) {
 		State           string
 		Turns, Inflight int
 	}
-	// A call that a retry may take over outlives its client for a moment.
-	for summary.Inflight = -1; summary.Inflight != 0 && ctx.Err() == nil; {
-		if err := json.Unmarshal(s.admin(t, http.MethodGet, "/sessions/active", ""), &summary); err != nil {
-			t.Fatal(err)
-		}
+	s.settle(ctx, t)
+	if err := json.Unmarshal(s.admin(t, http.MethodGet, "/sessions/active", ""), &summary); err != nil {
+		t.Fatal(err)
 	}
 	if summary.State != "active" || summary.Turns < 60 || summary.Inflight != 0 {
 		t.Errorf("the session is left as %+v", summary)
+	}
+}
+
+// settle waits until the active session has no call in flight: those whose clients have left may be waiting for a retry.
+func (s *sdkStage) settle(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for ctx.Err() == nil {
+		var summary struct{ Inflight int }
+		if err := json.Unmarshal(s.admin(t, http.MethodGet, "/sessions/active", ""), &summary); err != nil {
+			t.Fatal(err)
+		}
+		if summary.Inflight == 0 {
+			return
+		}
 	}
 }
