@@ -22,6 +22,7 @@ type call struct {
 	request      *dialect.Request
 	added        dialect.Added
 	conversation dialect.Conversation
+	follows      *int // the turn that the request names as the one it continues
 
 	budget   budget
 	target   *upstream.Upstream
@@ -61,6 +62,9 @@ func (x *exchange) call() error {
 	x.early.wait(x.stream)
 	r := x.retry(body)
 	if done, err := c.recognise(session, r); done {
+		return err
+	}
+	if c.follows, err = follow(session, c.request.References); err != nil {
 		return err
 	}
 
@@ -171,7 +175,7 @@ func (c *call) commit(status int, body []byte, result dialect.Result) error {
 	turn, err := c.admitted.Commit(registry.Response{
 		Status: status, Body: body, Stream: c.stream, Model: result.Model,
 		UpstreamRequestID: c.upstreamRequestID, Upstream: c.upstream, Replica: c.replica,
-		Usage: result.Usage, Choices: result.Choices,
+		Usage: result.Usage, Choices: result.Choices, IDs: result.IDs,
 		WeightVersion:    registry.VersionSpan{Start: c.response.Version, End: c.response.CurrentVersion()},
 		StartedAt:        c.began(),
 		TimeToFirstEvent: c.firstEvent, Duration: time.Since(c.began()),

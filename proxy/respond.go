@@ -99,10 +99,16 @@ func (c *call) passError() error {
 
 // failedInBand records a call that was answered with an error inside a 200.
 func (c *call) failedInBand(message string, received []byte) {
+	c.stopAtOverflow(message)
+	c.fail(registry.FailureUpstreamError, c.response.StatusCode, message, received)
+}
+
+// stopAtOverflow looks whether that is the error that an upstream reports inside
+// a 200.
+func (c *call) stopAtOverflow(message string) {
 	if dialect.ContextOverflow(http.StatusBadRequest, []byte(message)) {
 		c.overflow()
 	}
-	c.fail(registry.FailureUpstreamError, c.response.StatusCode, message, received)
 }
 
 // overflow ends the session's turns: its conversation fits the model no more.

@@ -32,6 +32,7 @@ func routes() map[string]route {
 	return map[string]route{
 		"/v1/chat/completions":      {metrics.RouteChat, chat, post((*exchange).call)},
 		"/v1/completions":           {metrics.RouteCompletions, dialect.Completions{}, post((*exchange).call)},
+		"/v1/responses":             {metrics.RouteResponses, dialect.Responses{}, post((*exchange).call)},
 		"/v1/messages":              {metrics.RouteMessages, dialect.Messages{}, post((*exchange).call)},
 		"/v1/messages/count_tokens": {metrics.RouteCountTokens, dialect.Messages{}, post((*exchange).passThroughModel)},
 		"/v1/embeddings":            {metrics.RouteEmbeddings, chat, post((*exchange).passThrough)},

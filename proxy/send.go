@@ -97,7 +97,7 @@ func (c *call) dispatch(settings *registry.Settings) error {
 	}
 	c.admitted.Record(registry.Request{
 		Body: body, Shared: parts(c.request.Object), Model: model, Added: c.added.Bits(),
-		Prefixes: c.conversation.Prefixes, TextPrefixes: c.conversation.TextPrefixes(),
+		Prefixes: c.conversation.Prefixes, TextPrefixes: c.conversation.TextPrefixes(), Follows: c.follows,
 	})
 
 	var written func()

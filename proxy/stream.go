@@ -37,6 +37,7 @@ type relay struct {
 
 	instruments *metrics.Upstream
 	lastEvent   time.Time
+	reported    bool // the upstream has told of an error
 
 	mu      sync.Mutex
 	timer   *time.Timer
@@ -140,6 +141,10 @@ func (r *relay) collect(now time.Time) (out []byte, err error) {
 		event := rec.rest()[:n]
 		r.observe(event, now)
 		action, replacement := r.events.Event(event)
+		if failure := r.events.Failure(); failure != nil && !r.reported {
+			r.reported = true
+			r.stopAtOverflow(failure.Message) // before the harness can act on it
+		}
 		if action == dialect.Forward {
 			rec.parsed += n
 			continue

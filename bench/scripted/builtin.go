@@ -10,6 +10,7 @@ import (
 // builtin is the table of scripts that every Upstream knows.
 func builtin() map[string]entry {
 	all := map[string]entry{}
+	maps.Copy(all, responsesScripts())
 	for name, s := range routes() {
 		all[name] = fixed(s)
 	}
@@ -50,7 +51,7 @@ func openai(r *Request) Script {
 	name := "openai/chat"
 	switch {
 	case strings.HasSuffix(r.Path, "/responses"):
-		return file("openai/responses" + w.plain())
+		return responses(r)
 	case strings.HasSuffix(r.Path, "/messages"):
 		return file("anthropic/message" + w.plain())
 	case strings.HasSuffix(r.Path, "/chat/completions"):

@@ -73,7 +73,7 @@ func TestCheckListsTheRoutesThatAnUpstreamServes(t *testing.T) {
 		"anthropic": {"/v1/messages", "/v1/messages/count_tokens", "/v1/models"},
 		"openai": {
 			"/detokenize", "/tokenize", "/v1/chat/completions", "/v1/completions", "/v1/embeddings",
-			"/v1/messages", "/v1/messages/count_tokens", "/v1/models",
+			"/v1/messages", "/v1/messages/count_tokens", "/v1/models", "/v1/responses",
 		},
 	} {
 		report := checked(t, "UPSTREAM_URL=https://model.example.com", "UPSTREAM_STYLE="+style)

@@ -252,6 +252,9 @@ func (c *chatStreamChoice) callAt(index int64) *chatStreamToolCall {
 // Terminal implements Stream.
 func (s *chatStream) Terminal() bool { return s.done }
 
+// Failure implements Stream.
+func (s *chatStream) Failure() *Failure { return s.failure }
+
 // Complete implements Stream. Some servers send no [DONE], others no
 // finish_reason; either one alone will do, but not neither.
 func (s *chatStream) Complete() bool {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"unicode/utf8"
@@ -132,13 +133,19 @@ func valueHash(text []byte) uint64 {
 
 // partHash hashes a part of a message's content as a JSON value, without the
 // mark up to where a provider shall cache: harnesses move it from turn to turn.
-func partHash(part []byte) uint64 {
-	if rawjson.Kind(part) != '{' {
-		return validValueHash(part)
+func partHash(part []byte) uint64 { return hashWithout(part, "cache_control") }
+
+// itemHash hashes an item as a JSON value, without what only the provider's
+// store knows it by and how far it had come.
+func itemHash(item []byte) uint64 { return hashWithout(item, "id", "status") }
+
+func hashWithout(raw []byte, names ...string) uint64 {
+	if rawjson.Kind(raw) != '{' {
+		return validValueHash(raw)
 	}
 	var acc uint64
-	for key, value := range rawjson.Fields(part) {
-		if string(key) != "cache_control" {
+	for key, value := range rawjson.Fields(raw) {
+		if !slices.Contains(names, string(key)) {
 			acc += link(xxhash.Sum64(key), validValueHash(value))
 		}
 	}

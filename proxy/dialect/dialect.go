@@ -61,7 +61,17 @@ type Request struct {
 	Model  string         // as the harness named it
 	Stream bool           // the harness asked for a stream
 
+	// References are the ids of what the request rests on without sending it.
+	References []Reference
+
 	choices int // how many choices it asked for
+}
+
+// A Reference names a response, or a part of one, that the provider stores.
+type Reference struct {
+	Param     string // the field that it stands in
+	ID        string
+	Continues bool // the request goes on where that response ended
 }
 
 // Body is the request as it stands, overrides included.
@@ -81,6 +91,9 @@ type Stream interface {
 	// Terminal reports whether the terminal event has been seen, after which
 	// even a broken connection takes nothing away.
 	Terminal() bool
+
+	// Failure is the error that the upstream has reported so far, nil if none.
+	Failure() *Failure
 
 	// Result is what has been seen so far.
 	Result() Result
@@ -103,6 +116,7 @@ type Result struct {
 	Model   string
 	Usage   *registry.Usage // nil when the upstream did not say
 	Choices []registry.Choice
+	IDs     []string // under which the provider may store it and its parts
 	Failure *Failure // the upstream answered with an error in the body
 	Aborted bool     // a choice ended with finish_reason "abort"
 }
@@ -132,6 +146,8 @@ func ByName(name string) (Dialect, bool) {
 		return Chat{}, true
 	case Completions{}.Name():
 		return Completions{}, true
+	case Responses{}.Name():
+		return Responses{}, true
 	case Messages{}.Name():
 		return Messages{}, true
 	default:

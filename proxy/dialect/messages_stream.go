@@ -120,6 +120,9 @@ func blockIndex(object rawjson.Object) int64 {
 // Terminal implements Stream.
 func (s *messagesStream) Terminal() bool { return s.stopped }
 
+// Failure implements Stream.
+func (s *messagesStream) Failure() *Failure { return s.failure }
+
 // Complete implements Stream.
 func (s *messagesStream) Complete() bool { return s.stopped && s.failure == nil }
 
