@@ -80,9 +80,11 @@ func (p *Pool) Place(ctx context.Context, sessions ...string) ([]registry.Placem
 	return places, nil
 }
 
-// Move gives the session a place on another server than the one it is on, which
-// it keeps meanwhile, and waits as Place does. It fails with ErrNotPlaced when
-// the session has no place, or is released while it waits.
+// Move gives a session whose server is not ready a place on another one, and
+// waits for it as Place does; meanwhile it keeps its old place. A session on a
+// server that is ready stays there, so that moving it again does nothing. Move
+// fails with ErrNotPlaced when the session has no place, or is released while it
+// waits.
 func (p *Pool) Move(ctx context.Context, session string) (registry.Placement, error) {
 	if err := context.Cause(ctx); err != nil {
 		return registry.Placement{}, err

@@ -49,18 +49,18 @@ func (l *life) awaitReady(ctx context.Context, url string) error {
 	start := time.Now()
 	wait := firstProbe(l.pool.opts.Driver)
 	for next := firstProbePause; ; next = min(2*next, lastProbePause) {
-		left := l.pool.opts.ReadyTimeout - time.Since(start)
-		if err := pause(ctx, min(wait, max(left, 0))); err != nil {
+		if err := pause(ctx, wait); err != nil {
 			return l.notReady(url, err)
 		}
 		err := l.probe(ctx, url)
 		if err == nil {
 			return nil
 		}
+		left := l.pool.opts.ReadyTimeout - time.Since(start)
 		if left <= 0 || ctx.Err() != nil {
 			return l.notReady(url, err)
 		}
-		wait = next
+		wait = min(next, left)
 	}
 }
 

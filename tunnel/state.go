@@ -111,21 +111,22 @@ func (s *state) rise(session string, now time.Time) {
 	}
 }
 
-// move puts the session into the queue for a place elsewhere. It is nil when
-// the session has no place, and the request that there is already when it moves.
+// move puts the session into the queue for a place elsewhere, unless it is there
+// already or its server is well. It is nil when the session has no place.
 func (s *state) move(session string, now time.Time) *request {
 	at := s.seats[session]
 	if at == nil {
 		return nil
 	}
-	if at.move == nil {
-		at.move = newRequest(session)
-		at.move.avoid = at.at
-		r := at.move
-		s.enter(r, now)
-		return r
+	if at.move != nil {
+		return at.move
 	}
-	return at.move
+	r := newRequest(session)
+	if at.at.state != ServerReady {
+		r.avoid, at.move = at.at, r
+	}
+	s.enter(r, now)
+	return r
 }
 
 // leave lets a member go that only waited for its last session to end.

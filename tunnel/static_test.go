@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/muxproxy/muxproxy/registry"
 	"github.com/muxproxy/muxproxy/tunnel"
 )
 
@@ -37,16 +36,6 @@ func static(t *testing.T, n int) *tunnel.Pool {
 		}
 	})
 	return p
-}
-
-// place gives one session a place.
-func place(t *testing.T, p *tunnel.Pool, session string) registry.Placement {
-	t.Helper()
-	places, err := p.Place(t.Context(), session)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return places[0]
 }
 
 func TestPlacementIsOnTheLeastLoadedServer(t *testing.T) {
