@@ -51,6 +51,7 @@ type Tunneling struct {
 	TunnelCommand       Argv           `env:"TUNNEL_COMMAND" accepts:"a JSON array of strings: the program and its arguments, in which {addr}, {host} and {port} are filled in" for:"command"`
 	TunnelCommandPreset string         `env:"TUNNEL_COMMAND_PRESET" accepts:"cloudflared or ngrok" for:"command"`
 	TunnelCommandURL    *regexp.Regexp `env:"TUNNEL_COMMAND_URL_REGEXP" accepts:"a regular expression (RE2); its first group, or all of it, is the URL" for:"command"`
+	TunnelCommandShape  string         `env:"TUNNEL_COMMAND_URL" accepts:"an http or https URL with $1, the first group of TUNNEL_COMMAND_URL_REGEXP" for:"command"`
 	TunnelCommandReady  *regexp.Regexp `env:"TUNNEL_COMMAND_READY_REGEXP" accepts:"a regular expression (RE2)" for:"command"`
 	TunnelCommandFatal  *regexp.Regexp `env:"TUNNEL_COMMAND_FATAL_REGEXP" accepts:"a regular expression (RE2)" for:"command"`
 

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -94,6 +95,21 @@ func (p *problems) checkCommand(cfg *Config) {
 	case cfg.TunnelCommandPreset != "cloudflared" && cfg.TunnelCommandPreset != "ngrok":
 		p.refuse("TUNNEL_COMMAND_PRESET")
 	}
+	if len(cfg.TunnelCommand) > 0 && !slices.ContainsFunc(cfg.TunnelCommand, hasAddress) {
+		p.add("TUNNEL_COMMAND", "no argument has {addr} or {port}, which say where the server is; accepts %s", fieldOf("TUNNEL_COMMAND").Tag.Get("accepts"))
+	}
+	const group = "$1"
+	if shape := cfg.TunnelCommandShape; shape != "" {
+		if !strings.Contains(shape, group) || !isBaseURL(strings.ReplaceAll(shape, group, "1")) ||
+			cfg.TunnelCommandURL != nil && cfg.TunnelCommandURL.NumSubexp() == 0 {
+			p.refuse("TUNNEL_COMMAND_URL")
+		}
+	}
+}
+
+// hasAddress tells whether the argument of a command says where the server is.
+func hasAddress(argument string) bool {
+	return strings.Contains(argument, "{addr}") || strings.Contains(argument, "{port}")
 }
 
 // require refuses a variable that is missing. One whose value was refused has

@@ -74,6 +74,10 @@ func TestEveryBadSettingOfATunnelIsNamed(t *testing.T) {
 		{"ssh without a port in the URL", "ssh", []string{"SSH_PUBLIC_URL=https://gateway.example"}, []string{"SSH_PUBLIC_URL", "{port}"}},
 		{"preset", "command", []string{"TUNNEL_COMMAND_PRESET=bore"}, []string{"TUNNEL_COMMAND_PRESET", `"bore"`, "cloudflared or ngrok"}},
 		{"command that is no list", "command", []string{"TUNNEL_COMMAND=bore local"}, []string{"TUNNEL_COMMAND", "not shown", "a JSON array"}},
+		{"command that is not told the address", "command", []string{`TUNNEL_COMMAND=["bore", "local", "8080"]`}, []string{"TUNNEL_COMMAND", "{addr} or {port}"}},
+		{"command's URL without a group", "command", []string{"TUNNEL_COMMAND_URL=http://bore.example"}, []string{"TUNNEL_COMMAND_URL", "$1"}},
+		{"command's URL with a group that is not there", "command", []string{"TUNNEL_COMMAND_URL=http://$1", "TUNNEL_COMMAND_URL_REGEXP=x"}, []string{"TUNNEL_COMMAND_URL", "$1"}},
+		{"command's URL without a scheme", "command", []string{"TUNNEL_COMMAND_URL=bore.example:$1"}, []string{"TUNNEL_COMMAND_URL", "an http or https URL"}},
 		{"pattern", "command", []string{"TUNNEL_COMMAND_URL_REGEXP=("}, []string{"TUNNEL_COMMAND_URL_REGEXP", "a regular expression"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
