@@ -41,7 +41,7 @@ func newClient(base, key, team string, transport http.RoundTripper) *client {
 			MaxIdleConnsPerHost: 16,
 		}
 	}
-	return &client{base: base, key: key, team: team, http: &http.Client{Transport: transport, Timeout: callTimeout}}
+	return &client{base: base, key: key, team: team, http: &http.Client{Transport: transport}}
 }
 
 // registration is a tunnel as the control plane describes it. What to log in
@@ -98,7 +98,8 @@ func (m *moment) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// create registers a tunnel. Unless the error is a *notMadeError, a tunnel may have
+// create registers a tunnel, for as long as ctx allows: an answer that nobody
+// waited for may well be a tunnel. Unless the error is a *notMadeError, a tunnel may have
 // been made.
 func (c *client) create(ctx context.Context, name string, port int, labels []string) (*registration, error) {
 	in := struct {
@@ -122,7 +123,7 @@ func (c *client) create(ctx context.Context, name string, port int, labels []str
 
 func (c *client) get(ctx context.Context, id string) (*registration, error) {
 	var out registration
-	if err := c.call(ctx, http.MethodGet, path+"/"+url.PathEscape(id), nil, &out); err != nil {
+	if err := c.ask(ctx, http.MethodGet, path+"/"+url.PathEscape(id), &out); err != nil {
 		return nil, err
 	}
 	return &out, nil
@@ -130,7 +131,7 @@ func (c *client) get(ctx context.Context, id string) (*registration, error) {
 
 // delete removes a tunnel. One that is not there is no error.
 func (c *client) delete(ctx context.Context, id string) error {
-	err := c.call(ctx, http.MethodDelete, path+"/"+url.PathEscape(id), nil, nil)
+	err := c.ask(ctx, http.MethodDelete, path+"/"+url.PathEscape(id), nil)
 	if isNotFound(err) {
 		return nil
 	}
@@ -149,7 +150,7 @@ func (c *client) list(ctx context.Context, label string) ([]registration, error)
 			Tunnels []registration `json:"tunnels"`
 			HasNext bool           `json:"has_next"`
 		}
-		if err := c.call(ctx, http.MethodGet, path+"?"+query.Encode(), nil, &out); err != nil {
+		if err := c.ask(ctx, http.MethodGet, path+"?"+query.Encode(), &out); err != nil {
 			return nil, err
 		}
 		all = append(all, out.Tunnels...)
@@ -158,6 +159,13 @@ func (c *client) list(ctx context.Context, label string) ([]registration, error)
 		}
 	}
 	return all, nil
+}
+
+// ask makes a request that may be given up at any time.
+func (c *client) ask(ctx context.Context, method, path string, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return c.call(ctx, method, path, nil, out)
 }
 
 // call makes one request. The answer is decoded into out unless that is nil.

@@ -56,7 +56,7 @@ func (d *Driver) register(ctx context.Context, l tunnel.Local) (*registration, e
 	if err := d.ledger.Record(d.kind+creation, name, nil); err != nil {
 		return nil, &tunnel.TransientError{Err: err}
 	}
-	calling, done := detached(ctx, callTimeout, createGrace)
+	calling, done := detached(ctx, createTimeout, createGrace)
 	defer done()
 	made, err := d.api.create(calling, name, localPort(l.Addr), []string{label, label + "-" + d.instance})
 	if err != nil {

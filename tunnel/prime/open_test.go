@@ -11,6 +11,7 @@ import (
 
 	"github.com/muxproxy/muxproxy/bench/controlplane"
 	"github.com/muxproxy/muxproxy/tunnel"
+	"github.com/muxproxy/muxproxy/tunnel/prime"
 )
 
 func TestRefusalsOfACreationAreTyped(t *testing.T) {
@@ -185,6 +186,45 @@ func TestTheFirstLoginIsTriedSixTimes(t *testing.T) {
 		}
 		if got := b.plane.Live(); got != 0 {
 			t.Errorf("%d tunnels left; want none", got)
+		}
+	})
+}
+
+func TestATunnelMayTakeLongToBeMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, controlplane.Options{Delays: []time.Duration{45 * time.Second}}, t.TempDir())
+		opened, _ := b.open(t)
+		if err := opened.Close(t.Context()); err != nil || b.plane.Counts().Creates != 1 {
+			t.Errorf("got %v after %d creations", err, b.plane.Counts().Creates)
+		}
+	})
+}
+
+func TestTheTunnelsOfATeamAreFoundAndDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plane := controlplane.New(controlplane.Options{ServerHost: "frps.test"})
+		d, err := prime.New(prime.Options{APIKey: "key", TeamID: "team", Transport: inProcess{plane}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &bench{Driver: d, plane: plane, links: make(map[string]*link)}
+		d.Connect(b.login)
+		stop := b.run(t.Context())
+		defer stop()
+		opened, _ := b.open(t)
+		if got := plane.Tunnels()[0].TeamID; got != "team" {
+			t.Errorf("got team %q", got)
+		}
+		plane.Fail(controlplane.Create, controlplane.Fault{Late: true})
+		if _, err := d.Open(t.Context(), local); err == nil {
+			t.Error("opened a tunnel without an answer")
+		}
+		time.Sleep(10 * time.Second)
+		if got := plane.Live(); got != 1 {
+			t.Errorf("got %d tunnels; want the one that is open", got)
+		}
+		if err := opened.Close(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }

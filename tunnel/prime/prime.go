@@ -39,6 +39,8 @@ const DefaultBaseURL = "https://api.primeintellect.ai"
 const (
 	// headerLimit is frps' vhostHTTPTimeout as it comes.
 	headerLimit = time.Minute
+	// createTimeout is how long a tunnel may take to be made.
+	createTimeout = time.Minute
 	// callTimeout is that of Prime's own client.
 	callTimeout = 30 * time.Second
 	// deleteTimeout bounds a deletion, which must end even when nobody is left
