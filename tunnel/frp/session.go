@@ -38,6 +38,7 @@ type session struct {
 	mux     *yamux.Session
 	control net.Conn // the stream under in and out
 	runID   string   // what the server knows the client by
+	early   int      // connections asked for before run
 	in      io.Reader
 	out     io.Writer // one writer at a time
 
@@ -123,8 +124,8 @@ func (s *session) login(runID string) error {
 	return err
 }
 
-// register registers the proxy and returns where the server put it. The server
-// may ask for connections before it answers; it asks again when it needs them.
+// register registers the proxy and returns where the server put it. Requests
+// for connections that come before the answer are counted.
 func (s *session) register(p Proxy) (remote string, err error) {
 	err = writeMessage(s.out, kindNewProxy, newProxy(p))
 	if err != nil {
@@ -134,6 +135,9 @@ func (s *session) register(p Proxy) (remote string, err error) {
 		kind, content, err := readMessage(s.in)
 		if err != nil {
 			return "", err
+		}
+		if kind == kindReqWorkConn {
+			s.early++
 		}
 		if kind != kindNewProxyResp {
 			continue
@@ -160,7 +164,16 @@ func (s *session) run(ctx context.Context, serve func(net.Conn)) error {
 	var wait sync.WaitGroup
 	wait.Go(s.ping)
 	wait.Go(s.watch)
-	s.listen(&workers, serve)
+	ask := func() {
+		workers.TryGo(func() error {
+			s.work(serve)
+			return nil
+		})
+	}
+	for range s.early {
+		ask()
+	}
+	s.listen(ask)
 	wait.Wait()
 	_ = workers.Wait()
 	return s.reason
@@ -196,7 +209,7 @@ func (s *session) watch() {
 }
 
 // listen does what the server asks for, until the session is over.
-func (s *session) listen(workers *errgroup.Group, serve func(net.Conn)) {
+func (s *session) listen(ask func()) {
 	for {
 		if s.options.Ping > 0 {
 			_ = s.control.SetReadDeadline(time.Now().Add(missedPongs * s.options.Ping))
@@ -210,10 +223,7 @@ func (s *session) listen(workers *errgroup.Group, serve func(net.Conn)) {
 			return
 		}
 		if kind == kindReqWorkConn {
-			workers.TryGo(func() error {
-				s.work(serve)
-				return nil
-			})
+			ask()
 		}
 	}
 }
