@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/muxproxy/muxproxy/tunnel"
 	"github.com/muxproxy/muxproxy/tunnel/frp"
@@ -128,6 +129,36 @@ func TestVisitorsLeavingCancelsTheHandler(t *testing.T) {
 			}
 			_ = answer.Body.Close()
 			<-left
+		})
+	}
+}
+
+func TestVisitorsLeavingEndsALargeAnswer(t *testing.T) {
+	for _, k := range kinds() {
+		t.Run(k.String(), func(t *testing.T) {
+			t.Parallel()
+			s, d := k.start(t)
+			ended := make(chan struct{})
+			opened := open(t, d, tunnel.Local{Serve: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				piece := make([]byte, 1<<20)
+				for {
+					_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute))
+					if _, err := w.Write(piece); err != nil {
+						close(ended)
+						return
+					}
+				}
+			})})
+			answer, err := visitor(t, s).Get(opened.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Body.Close()
+			select {
+			case <-ended:
+			case <-time.After(patience):
+				t.Error("still written to")
+			}
 		})
 	}
 }
