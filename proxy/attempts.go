@@ -50,11 +50,12 @@ const (
 
 // attempt is one call and all that is answered by it. attempts.mu guards it.
 type attempt struct {
-	key    attemptKey
-	state  attemptState
-	tries  int // retries so far, as the newest request that it answers counts them
-	claims int // how many retries have claimed it
-	turn   int // its index, once it has ended with one
+	key      attemptKey
+	state    attemptState
+	tries    int // retries so far, as the newest request that it answers counts them
+	claims   int // how many retries have claimed it
+	turn     int // its index, once it has ended with one
+	progress int // one more than the index of the last turn of a dialogue that goes on
 
 	kept  *outlet       // of a deserted call that can be joined
 	grace *time.Timer   // of a deserted call that can be joined
@@ -83,11 +84,12 @@ const (
 // attempt decides about it.
 type claim struct {
 	*attempt
-	number int
-	course course
-	turn   int             // to replay
-	kept   *outlet         // to join
-	over   <-chan struct{} // the end of a call that cannot be joined any more; nil is the noticeTime
+	number   int
+	course   course
+	turn     int             // to replay
+	progress int             // of the dialogue that a rerun goes on with
+	kept     *outlet         // to join
+	over     <-chan struct{} // the end of a call that cannot be joined any more; nil is the noticeTime
 }
 
 // open decides what becomes of a request. A retry claims one attempt: one that
@@ -100,21 +102,23 @@ func (t *attempts) open(session *registry.Session, r retry) claim {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expire(now)
-	course := runs
+	course, progress := runs, 0
 	if r.marked {
 		if a := t.find(key, r); a != nil {
 			if a.state != attemptFailed {
 				return t.claim(a, r)
 			}
 			t.forget(a)
-			course = reruns
+			course, progress = reruns, a.progress
 		} else if !r.waited && t.attended(key) {
 			return claim{course: waits}
 		}
 	} else {
 		t.supersede(key)
 	}
-	return claim{attempt: t.add(key, r.count), course: course}
+	own := claim{attempt: t.add(key, r.count), course: course, progress: progress}
+	own.attempt.progress = progress
+	return own
 }
 
 func (t *attempts) add(key attemptKey, tries int) *attempt {

@@ -52,6 +52,13 @@ func (t *attempts) answered(c claim, turn int) {
 	}
 }
 
+// progressed notes a turn of a dialogue that may go on.
+func (t *attempts) progressed(c claim, turn int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.attempt.progress = turn + 1
+}
+
 // failed notes that a call has ended without a turn.
 func (t *attempts) failed(c claim) {
 	t.mu.Lock()

@@ -61,30 +61,39 @@ func (x *exchange) call() error {
 	x.stream = c.request.Stream
 	x.early.wait(x.stream)
 	r := x.retry(body)
-	if done, err := c.recognise(session, r); done {
+	resume, done, err := c.recognise(session, r)
+	if done {
 		return err
 	}
 	if c.follows, err = follow(session, c.request.References); err != nil {
 		return err
 	}
+	if user := session.Settings().User; user != nil && x.route == metrics.RouteChat {
+		return c.converse(base, r, user, resume)
+	}
+	return c.admit(base, r)
+}
 
-	if err := x.askAgain(session); err != nil {
+// admit waits for the call's place under the limits and makes it. The call's
+// cancel must be that of ctx.
+func (c *call) admit(ctx context.Context, r retry) (err error) {
+	if err := c.askAgain(ctx, c.session); err != nil {
 		return err
 	}
 	waited := time.Now()
-	c.admitted, err = session.Admit(base, registry.CallInfo{
-		Dialect: x.dialect.Name(), Route: string(x.route), RequestID: x.requestID, Cancel: cancel,
+	c.admitted, err = c.session.Admit(ctx, registry.CallInfo{
+		Dialect: c.dialect.Name(), Route: string(c.route), RequestID: c.requestID, Cancel: c.cancel,
 		Attempt: r.count, Digest: r.digest,
 	})
 	wait := time.Since(waited)
-	x.admission += wait
-	x.proxy.options.Metrics.AdmissionWait.Observe(wait.Seconds())
+	c.admission += wait
+	c.proxy.options.Metrics.AdmissionWait.Observe(wait.Seconds())
 	if err != nil {
 		return err
 	}
 	defer c.admitted.Close()
 	c.ctx = c.admitted.Context()
-	return c.run()
+	return c.run() //nolint:contextcheck // that is c.ctx; hooks are asked whether the client stays or not
 }
 
 // clientLeft gives the call up, unless its client may come back for an answer

@@ -36,6 +36,7 @@ type exchange struct {
 	err       error  // what went wrong
 	end       string // why a call's answer ended
 	broken    bool   // the connection must break: the answer is not whole
+	silent    bool   // the answer is held by a dialogue, which sees to keepalives and delivery
 	unread    bool   // the request has a body and nobody has begun to read it
 
 	held              heldBytes // by the request's body

@@ -31,7 +31,9 @@ func (c *call) answerAgain(claimed claim, turn *registry.Turn) error {
 	}
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	streamHeader(h)
-	c.begin(turn.Status)
+	if c.status == 0 {
+		c.begin(turn.Status)
+	}
 	c.end = "done"
 	err = c.writeVisible(turn.Response, c.dialect.Stream(request, added, dialect.Conversation{}))
 	if err != nil {

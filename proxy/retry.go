@@ -56,8 +56,9 @@ func (x *exchange) retry(body []byte) retry {
 }
 
 // recognise answers a retry from the attempt that it belongs to, if there is
-// one; otherwise the request is one to be run.
-func (c *call) recognise(session *registry.Session, r retry) (done bool, err error) {
+// one; otherwise the request is one to be run. Of a dialogue it returns the turn that
+// the attempt came to, from where it goes on.
+func (c *call) recognise(session *registry.Session, r retry) (resume *registry.Turn, done bool, err error) {
 	t := c.proxy.attempts
 	if r.marked {
 		t.recall(session, r)
@@ -74,19 +75,27 @@ func (c *call) recognise(session *registry.Session, r retry) (done bool, err err
 			case <-claimed.over:
 			case <-noticed:
 			case <-c.exchange.request.Context().Done():
-				return true, errClientGone
+				return nil, true, errClientGone
 			}
 		case joins:
-			return true, c.join(claimed)
+			return nil, true, c.join(claimed)
 		case replays:
 			turn, err := session.Turn(claimed.turn)
 			if err != nil {
-				return true, err
+				return nil, true, err
 			}
-			return true, c.answerAgain(claimed, turn)
+			if delivered := turn.Delivered(); c.session.Settings().User != nil && (delivered == nil || !*delivered) {
+				c.own(claimed, r) // it may be that the user was still to be asked
+				return turn, false, nil
+			}
+			return nil, true, c.answerAgain(claimed, turn)
 		default:
 			c.own(claimed, r)
-			return false, nil
+			if claimed.progress == 0 {
+				return nil, false, nil
+			}
+			turn, err := session.Turn(claimed.progress - 1)
+			return turn, err != nil, err
 		}
 	}
 }
@@ -117,6 +126,9 @@ func (x *exchange) left() bool {
 // ended notes how a turn of this call's own went out. Of an answer that is kept
 // conclude says it, or the retry.
 func (c *call) ended(whole bool) {
+	if c.silent {
+		return
+	}
 	if c.outlet == nil || c.outlet.direct.Load() {
 		c.handedOver(c.claim, whole)
 	}

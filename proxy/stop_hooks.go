@@ -54,7 +54,7 @@ func (c *call) askStopHooks(turn *registry.Turn) {
 	if len(c.admitted.Settings().StopHooks) == 0 || c.session.State() != registry.StateActive {
 		return
 	}
-	if err := c.proxy.askStopHooks(c.session, c.admitted.Settings(), turn); err != nil {
+	if err := c.proxy.askStopHooks(c.session.Life(), c.session, c.admitted.Settings(), turn); err != nil {
 		c.proxy.options.Logger.Warn().Err(err).Str("session", c.session.ID()).Int("turn", turn.Index).Msg("hook failed; it is asked again before the next call")
 		c.session.AskLater(turn)
 	}
@@ -62,7 +62,7 @@ func (c *call) askStopHooks(turn *registry.Turn) {
 
 // askAgain asks about the turns whose hooks have failed. Until they answer the
 // session makes no calls: it could be past its end.
-func (x *exchange) askAgain(session *registry.Session) error {
+func (x *exchange) askAgain(ctx context.Context, session *registry.Session) error {
 	settings := session.Settings()
 	if len(settings.StopHooks) == 0 {
 		return nil
@@ -70,7 +70,7 @@ func (x *exchange) askAgain(session *registry.Session) error {
 	var failed error
 	for _, turn := range session.TakeUndecided() {
 		if failed == nil {
-			failed = x.proxy.askStopHooks(session, settings, turn)
+			failed = x.proxy.askStopHooks(ctx, session, settings, turn)
 		}
 		if failed != nil {
 			session.AskLater(turn)
@@ -80,7 +80,7 @@ func (x *exchange) askAgain(session *registry.Session) error {
 }
 
 // askStopHooks stops the session under the first condition that says so.
-func (p *Proxy) askStopHooks(session *registry.Session, settings *registry.Settings, turn *registry.Turn) error {
+func (p *Proxy) askStopHooks(ctx context.Context, session *registry.Session, settings *registry.Settings, turn *registry.Turn) error {
 	response, err := assembled(turn)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (p *Proxy) askStopHooks(session *registry.Session, settings *registry.Setti
 	}}
 	for _, condition := range settings.StopHooks {
 		question.Condition = condition.Name
-		stop, err := p.askStopHook(session.Life(), condition, question)
+		stop, err := p.askStopHook(ctx, condition, question)
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,6 @@ type question struct {
 		Dialect, Model    string
 		Request, Response map[string]any
 	}
-	Messages []map[string]any
 }
 
 func read(t *testing.T, r *http.Request) (q question) {

@@ -222,7 +222,7 @@ func (r *relay) tick() {
 	case now.Sub(r.reading) >= patience.after:
 		r.cancel(patience)
 		return
-	case r.gone == nil && r.proxy.options.Keepalive > 0 && now.Sub(r.written) >= r.proxy.options.Keepalive:
+	case r.keepsAlive() && now.Sub(r.written) >= r.proxy.options.Keepalive:
 		if err := r.write([]byte(keepalive)); err != nil {
 			_ = r.leave(err) // the reader sees the cancelled call
 			return
@@ -235,10 +235,16 @@ func (r *relay) tick() {
 // nextTick is how long nothing can be due.
 func (r *relay) nextTick(now time.Time) time.Duration {
 	next := r.reading.Add(r.patience().after)
-	if keepalive := r.written.Add(r.proxy.options.Keepalive); r.gone == nil && r.proxy.options.Keepalive > 0 && keepalive.Before(next) {
+	if keepalive := r.written.Add(r.proxy.options.Keepalive); r.keepsAlive() && keepalive.Before(next) {
 		next = keepalive
 	}
 	return max(next.Sub(now), 0)
+}
+
+// keepsAlive says whether the client is to hear something while the upstream is
+// silent.
+func (r *relay) keepsAlive() bool {
+	return r.gone == nil && !r.silent && r.proxy.options.Keepalive > 0
 }
 
 // patience is how long the upstream may be silent. Engines send their header
@@ -332,15 +338,15 @@ func (r *relay) breakOff(err error) {
 
 // tell ends a stream that must not look whole: an error event, if there is
 // still somebody to read it, and a broken connection.
-func (r *relay) tell(err error) {
+func (c *call) tell(err error) {
 	refusal := refusalOf(err)
-	r.err, r.outcome, r.broken = err, refusal.outcome, true
+	c.err, c.outcome, c.broken = err, refusal.outcome, true
 	if kind := failureKind(err); refusal.outcome == metrics.OutcomeRefused {
-		r.outcome = outcomeOf(kind)
+		c.outcome = outcomeOf(kind)
 	}
-	r.end = endOf(err)
+	c.end = endOf(err)
 	if refusal.status != statusClientGone {
-		_ = r.write(r.dialect.ErrorEvent(refusal.body())) // the connection is given up either way
+		_ = c.write(c.dialect.ErrorEvent(refusal.body())) // the connection is given up either way
 	}
 }
 

@@ -27,6 +27,7 @@ type Spec struct {
 
 	Limits         Limits
 	StopConditions []StopCondition
+	User           *Hook // plays the harness's user; nil is none
 	OnEndpointLoss EndpointLoss
 	Lease          time.Duration // 0 is [Options].Lease
 
@@ -86,6 +87,7 @@ type Settings struct {
 	SamplingMode  SamplingMode
 	HasTokenLimit bool            // so that usage is needed even if the harness does not want it
 	StopHooks     []StopCondition // to be asked about every turn, in this order
+	User          *Hook           // to be asked for the next messages after every turn without tool calls
 }
 
 func (s *Spec) settings() *Settings {
@@ -97,8 +99,8 @@ func (s *Spec) settings() *Settings {
 		}
 	}
 	return &Settings{
-		StopHooks: hooks,
-		Model:     s.Model, Upstream: s.Upstream, Affinity: cmp.Or(s.Affinity, s.ID),
+		StopHooks: hooks, User: s.User,
+		Model: s.Model, Upstream: s.Upstream, Affinity: cmp.Or(s.Affinity, s.ID),
 		Sampling: s.Sampling, SamplingMode: s.SamplingMode,
 		HasTokenLimit: l.MaxInputTokens != nil || l.MaxOutputTokens != nil || l.MaxTotalTokens != nil || l.MaxContextTokens != nil,
 	}
@@ -115,6 +117,7 @@ func (s *Spec) clone() Spec {
 		c.Sampling[key] = slices.Clone(value)
 	}
 	c.StopConditions = slices.Clone(s.StopConditions)
+	c.User = copied(s.User)
 	c.Limits = Limits{
 		MaxTurns: copied(s.Limits.MaxTurns), MaxInputTokens: copied(s.Limits.MaxInputTokens),
 		MaxOutputTokens: copied(s.Limits.MaxOutputTokens), MaxTotalTokens: copied(s.Limits.MaxTotalTokens),

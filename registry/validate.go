@@ -38,6 +38,9 @@ func (s *Spec) validate() error {
 	if err := s.Limits.validate(); err != nil {
 		return err
 	}
+	if s.User != nil && (s.User.URL == "" || s.User.Timeout < 0) {
+		return &InvalidError{"user", "must have a url, and no negative timeout"}
+	}
 	return validateConditions(s.StopConditions)
 }
 

@@ -6,13 +6,17 @@ import (
 	"testing"
 )
 
-func TestStopConditionsByURLAreKeptAndShown(t *testing.T) {
+func TestHooksAreKeptAndShown(t *testing.T) {
 	h := newHarness(t)
-	h.register(value{"id": "a", "stop_conditions": []value{
+	h.register(value{"id": "a", "user": value{"url": "http://localhost:9100/user"}, "stop_conditions": []value{
 		{"name": "judge", "url": "http://127.0.0.1:9100/stop", "timeout": "30s"},
 		{"name": "second", "url": "http://localhost:9100/stop"},
 	}})
-	conditions := h.want(http.StatusOK, http.MethodGet, "/sessions/a", nil)["stop_conditions"].([]any)
+	shown := h.want(http.StatusOK, http.MethodGet, "/sessions/a", nil)
+	if user := shown["user"].(value); user["url"] != "http://localhost:9100/user" || user["timeout_seconds"] != 60.0 {
+		t.Errorf("got %v", user)
+	}
+	conditions := shown["stop_conditions"].([]any)
 	first, second := conditions[0].(value), conditions[1].(value)
 	if first["url"] != "http://127.0.0.1:9100/stop" || first["timeout_seconds"] != 30.0 || second["timeout_seconds"] != 60.0 {
 		t.Errorf("got %v", conditions)

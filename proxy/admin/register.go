@@ -130,6 +130,11 @@ func (a *API) check(r *registration) error {
 	if !a.knownUpstream(r.body.Upstream) {
 		faults = append(faults, FieldError{"no such upstream", "body.upstream"})
 	}
+	if user := r.body.User; user != nil {
+		if err := a.opts.HookHosts.Check(user.URL); err != nil {
+			faults = append(faults, FieldError{err.Error(), "body.user.url"})
+		}
+	}
 	for i, c := range r.body.StopConditions {
 		if c.URL == "" {
 			continue

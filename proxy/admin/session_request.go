@@ -30,6 +30,7 @@ type newSession struct {
 
 	Limits         limits          `json:"limits,omitzero"`
 	StopConditions []stopCondition `json:"stop_conditions,omitempty" maxItems:"64" nullable:"false" doc:"Rules on each turn; the first that matches stops the session after that turn."`
+	User           *hookURL        `json:"user,omitempty" doc:"Plays the harness's user: after each turn without tool calls it is asked for the next messages, inside the same request of the harness. Chat only, one choice."`
 	OnEndpointLoss string          `json:"on_endpoint_loss,omitempty" enum:"stop,keep" default:"stop" doc:"What becomes of the session when its endpoint is lost for good: stop stops it with tunnel_lost, keep gives it another endpoint. A direct endpoint (driver none) never is."`
 
 	Lease Duration `json:"lease,omitzero" doc:"The session ends when nothing renews it for so long; the server's default when absent."`
@@ -46,6 +47,12 @@ type limits struct {
 	MaxInflight       *int     `json:"max_inflight,omitempty" minimum:"1" doc:"Calls at the same time; more wait in line."`
 	RequestsPerSecond *float64 `json:"requests_per_second,omitempty" exclusiveMinimum:"0" doc:"Calls a second, evenly spaced; more wait in line."`
 	MaxDuration       Duration `json:"max_duration,omitzero" doc:"From the first model call on; then the session stops and its calls are cancelled."`
+}
+
+// hookURL is a URL that muxproxy asks.
+type hookURL struct {
+	URL     string   `json:"url" minLength:"1" doc:"Asked by POST; its host must be one that MUXPROXY_HOOK_HOSTS allows." example:"http://127.0.0.1:9100/user"`
+	Timeout Duration `json:"timeout,omitzero" doc:"How long it may take to answer; 60s when absent."`
 }
 
 // stopCondition is a rule on the text or the tool calls of a turn, or a URL that
@@ -66,6 +73,9 @@ func (s *newSession) Resolve(_ huma.Context, at *huma.PathBuffer) []error {
 	faults = append(faults, s.Limits.check(at.With("limits"))...)
 	faults = append(faults, checkLabels(s.Labels, at.With("labels"))...)
 	faults = append(faults, checkSampling(s.Sampling, at.With("sampling"))...)
+	if s.User != nil {
+		faults = append(faults, s.User.Timeout.checkPositive(at.With("user.timeout"))...)
+	}
 	names := make(map[string]bool, len(s.StopConditions))
 	for i, c := range s.StopConditions {
 		here := fmt.Sprintf("%s[%d]", at.With("stop_conditions"), i)
@@ -156,6 +166,9 @@ func (s *newSession) spec() (registry.Spec, error) {
 			condition.Hook = &registry.Hook{URL: c.URL, Timeout: c.Timeout.d}
 		}
 		spec.StopConditions = append(spec.StopConditions, condition)
+	}
+	if s.User != nil {
+		spec.User = &registry.Hook{URL: s.User.URL, Timeout: s.User.Timeout.d}
 	}
 	var err error
 	spec.Digest, err = s.digest()

@@ -103,7 +103,8 @@ func TestBadSessionsAreRefusedByField(t *testing.T) {
 	for _, c := range []struct{ body, want string }{
 		{`{"idd": "x"}`, "body.idd"},
 		{`{"limits": {"max_turn": 1}}`, "body.limits.max_turn"},
-		{`{"user": {"url": "http://a"}}`, "body.user"},
+		{`{"user": {"url": "http://a"}}`, "body.user.url"},
+		{`{"user": {"url": "http://localhost", "timeout": 0}}`, "body.user.timeout"},
 		{`{"capture": {"token_ids": true}}`, "body.capture"},
 		{`{"id": 7}`, "body.id"},
 		{`{"id": "-a"}`, "body.id"},

@@ -24,6 +24,7 @@ type Settings struct {
 	SamplingMode   registry.SamplingMode      `json:"sampling_mode" enum:"override,default"`
 	Limits         shownLimits                `json:"limits" doc:"Only those that are set."`
 	StopConditions []shownCondition           `json:"stop_conditions" nullable:"false"`
+	User           *shownHook                 `json:"user" doc:"null when there is none."`
 	OnEndpointLoss registry.EndpointLoss      `json:"on_endpoint_loss" enum:"stop,keep"`
 	LeaseSeconds   float64                    `json:"lease_seconds"`
 }
@@ -35,6 +36,12 @@ type shownCondition struct {
 	TextRegexp     string   `json:"text_regexp,omitempty"`
 	URL            string   `json:"url,omitempty"`
 	TimeoutSeconds *float64 `json:"timeout_seconds,omitempty"`
+}
+
+// shownHook is a hook as it is given out.
+type shownHook struct {
+	URL            string  `json:"url"`
+	TimeoutSeconds float64 `json:"timeout_seconds"`
 }
 
 // shownLimits are limits as they are given out.
@@ -65,6 +72,9 @@ func settingsOf(spec registry.Spec) Settings {
 		},
 		StopConditions: make([]shownCondition, 0, len(spec.StopConditions)),
 		OnEndpointLoss: spec.OnEndpointLoss,
+	}
+	if spec.User != nil {
+		out.User = &shownHook{spec.User.URL, spec.User.Budget().Seconds()}
 	}
 	if l.MaxDuration != nil {
 		out.Limits.MaxDurationSeconds = new(l.MaxDuration.Seconds())

@@ -74,6 +74,9 @@ type Reference struct {
 	Continues bool // the request goes on where that response ended
 }
 
+// Choices is how many choices the harness asked for.
+func (r *Request) Choices() int { return r.choices }
+
 // Body is the request as it stands, overrides included.
 func (r *Request) Body() []byte { return r.Object.Src }
 
