@@ -67,6 +67,8 @@ type Config struct {
 	// Upstreams are the named upstreams that UPSTREAM_* and UPSTREAMS_FILE
 	// amount to.
 	Upstreams map[string]upstream.Config `env:"-"`
+	// User is whom the daemon runs as.
+	User account `env:"-"`
 	// Ineffective are the variables that are set and mean nothing with TUNNEL as
 	// it is.
 	Ineffective []string `env:"-"`
@@ -101,6 +103,7 @@ func loadConfig(environ []string) (Config, error) {
 	p.checkNumbers(cfg)
 	p.checkListeners(&cfg)
 	p.checkChoices(cfg)
+	cfg.User = accountOf(vars)
 	p.checkTunnel(&cfg)
 	cfg.AdminToken = p.secret("ADMIN_TOKEN", cfg.AdminToken, cfg.AdminTokenFile)
 	cfg.UpstreamAPIKey = p.secret("UPSTREAM_API_KEY", cfg.UpstreamAPIKey, cfg.UpstreamAPIKeyFile)
@@ -109,6 +112,7 @@ func loadConfig(environ []string) (Config, error) {
 	if cfg.MaxTraceBytes == nil {
 		cfg.MaxTraceBytes = new(defaultTraceBytes())
 	}
+	p.checkDriver(cfg)
 	cfg.Ineffective = ineffective(vars, cfg.Tunnel)
 	cfg.NoColor = vars["NO_COLOR"] != ""
 	return cfg, p.err()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"net"
 	"net/url"
 	"os"
@@ -82,6 +83,8 @@ func (p *problems) checkFRP(cfg *Config) {
 
 func (p *problems) checkSSH(cfg *Config) {
 	cfg.SSHAddr = p.remote("SSH_ADDR", cfg.SSHAddr, "22")
+	cfg.SSHUser = cmp.Or(cfg.SSHUser, cfg.User.Name)
+	p.require("SSH_USER", cfg.SSHUser != "")
 	p.checkTemplate("SSH_PUBLIC_URL", &cfg.SSHPublicURL, "{port}")
 	p.checkReadable("SSH_KEY_FILE", cfg.SSHKeyFile)
 	p.checkReadable("SSH_KNOWN_HOSTS", cfg.SSHKnownHosts)

@@ -20,12 +20,16 @@ import (
 	"github.com/muxproxy/muxproxy/proxy/upstream"
 	"github.com/muxproxy/muxproxy/registry"
 	"github.com/muxproxy/muxproxy/tunnel"
+	"github.com/muxproxy/muxproxy/tunnel/ledger"
 )
 
 // teardownReserve is what stopping may take once the calls in flight have had
 // SHUTDOWN_TIMEOUT. With the default of 25 s both fit the 30 s that Kubernetes
 // gives a pod.
 const teardownReserve = 3 * time.Second
+
+// closeGrace is how long closing the servers and their tunnels may take.
+const closeGrace = teardownReserve / 2
 
 // cutGrace is how long calls that are cut at the end of a drain have to tell
 // their clients.
@@ -43,7 +47,9 @@ type daemon struct {
 	registry  *registry.Registry
 	upstreams *upstream.Set
 	metrics   *metrics.Metrics
-	server    *tunnel.Server // the pool's only one
+	driver    tunnel.Driver  // nil when none opens tunnels
+	ledger    *ledger.Ledger // nil when none is needed, or can be kept
+	server    *tunnel.Server // that listens at LISTEN; nil with another driver than none
 	pool      *tunnel.Pool
 	admin     *adminServer
 
@@ -73,6 +79,9 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	}
 	d.teardown.add("admin listener", d.admin.shutdown)
 
+	if err := d.wireDriver(); err != nil {
+		return err
+	}
 	// The pool learns from the registry when a place is free, and is made once
 	// there is a server, which is before any session.
 	if d.registry, err = registry.New(d.cfg.registry(d.sessionEnded)); err != nil {
@@ -88,26 +97,13 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	d.teardown.add("background work", d.endBackground)
 	hooks := hook.New(hook.Options{Hosts: d.cfg.HookHosts.Hosts})
 	d.teardown.add("hook connections", func(context.Context) error { hooks.Close(); return nil })
-	data, err := proxy.New(d.cfg.proxy(d.registry, d.upstreams, hooks, d.metrics, d.log))
+	data, err := proxy.New(d.cfg.proxy(d.registry, d.upstreams, hooks, d.metrics, d.headerLimit(), d.log))
 	if err != nil {
 		return fmt.Errorf("wire proxy: %w", err)
 	}
-	if d.cfg.Tunnel != tunnelNone {
-		return fmt.Errorf("%sTUNNEL: this build serves %s only", prefix, tunnelNone)
+	if err := d.wirePool(ctx, data.Handler); err != nil {
+		return err
 	}
-	d.server, err = tunnel.Listen(ctx, tunnel.ServerOptions{
-		Addr: d.cfg.Listen, URL: d.cfg.AdvertiseURL, Handler: data.Handler, Logger: d.log,
-	})
-	if err != nil {
-		return fmt.Errorf("%sLISTEN: %w", prefix, err)
-	}
-	d.pool, err = tunnel.NewPool(tunnel.PoolOptions{
-		Servers: []*tunnel.Server{d.server}, Name: d.cfg.Tunnel, Multiplex: off, ProbeInterval: off, Logger: d.log,
-	})
-	if err != nil {
-		return fmt.Errorf("wire pool: %w", err)
-	}
-	d.teardown.add("servers", d.stopServing)
 	return d.wireAdmin(metrics.Handler(gatherer))
 }
 
@@ -164,6 +160,9 @@ func (d *daemon) run(ctx context.Context) error {
 	d.stopBackground = stop
 	d.background.Go(func() error { return d.registry.Run(work) })
 	d.background.Go(func() error { return d.upstreams.Run(work) })
+	if cleaner, ok := d.driver.(interface{ Run(context.Context) error }); ok {
+		d.background.Go(func() error { return cleaner.Run(work) })
+	}
 
 	listeners, failed := errgroup.WithContext(context.WithoutCancel(ctx))
 	listeners.Go(func() error { return d.pool.Run(context.WithoutCancel(ctx)) })
@@ -181,13 +180,21 @@ func (d *daemon) run(ctx context.Context) error {
 	return errors.Join(err, d.close(ctx), listeners.Wait())
 }
 
-// endBackground ends what run keeps going beside the listeners.
-func (d *daemon) endBackground(context.Context) error {
+// endBackground ends what run keeps going beside the listeners. It waits until
+// ctx is done at most: a provider may hang.
+func (d *daemon) endBackground(ctx context.Context) error {
 	if d.stopBackground == nil {
 		return nil
 	}
 	d.stopBackground()
-	return d.background.Wait()
+	ended := make(chan error, 1)
+	go func() { ended <- d.background.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // announce tells the world that the daemon serves.
@@ -198,19 +205,21 @@ func (d *daemon) announce() error {
 	if len(d.cfg.Ineffective) > 0 {
 		d.log.Warn().Strs("variables", d.cfg.Ineffective).Str("tunnel", d.cfg.Tunnel).Msg("set, but without effect with this driver")
 	}
+	ready := readyFile{PID: os.Getpid(), AdminListen: d.admin.addr(), AdminURL: d.adminURL()}
+	if d.server != nil {
+		ready.Listen, ready.URL = d.server.Addr().String(), d.server.URL()
+	}
 	if d.cfg.ReadyFile != "" {
-		err := readyFile{
-			PID: os.Getpid(), Listen: d.server.Addr().String(), AdminListen: d.admin.addr(),
-			URL: d.server.URL(), AdminURL: d.adminURL(),
-		}.write(d.cfg.ReadyFile)
-		if err != nil {
+		if err := ready.write(d.cfg.ReadyFile); err != nil {
 			return fmt.Errorf("%sREADY_FILE: %w", prefix, err)
 		}
 		d.teardown.add("ready file", func(context.Context) error { return removeReadyFile(d.cfg.ReadyFile) })
 	}
-	d.log.Info().Str("version", readBuild().version).
-		Stringer("listen", d.server.Addr()).Str("url", d.server.URL()).Str("admin", d.adminURL()).
-		Strs("upstreams", sortedKeys(d.cfg.Upstreams)).Msg("serving")
+	line := d.log.Info().Str("version", readBuild().version).Str("tunnel", d.cfg.Tunnel)
+	if d.server != nil {
+		line.Str("listen", ready.Listen).Str("url", ready.URL)
+	}
+	line.Str("admin", ready.AdminURL).Strs("upstreams", sortedKeys(d.cfg.Upstreams)).Msg("serving")
 	return nil
 }
 
@@ -223,22 +232,25 @@ func (d *daemon) close(ctx context.Context) error {
 }
 
 // stopServing refuses new work, lets the calls in flight finish within
-// SHUTDOWN_TIMEOUT, and cuts what is left. The listener stays open until then:
-// a refusal with Retry-After says more than a refused connection.
+// SHUTDOWN_TIMEOUT with the tunnels still up, and cuts what is left. The servers
+// listen until then: a refusal with Retry-After says more than a refused
+// connection.
 func (d *daemon) stopServing(ctx context.Context) error {
 	d.draining.Store(true)
 	d.registry.Drain()
-	ctx, cancel := context.WithTimeout(ctx, d.cfg.ShutdownTimeout)
+	finishing, cancel := context.WithTimeout(ctx, d.cfg.ShutdownTimeout)
 	defer cancel()
-	if d.pool.Quiesce(ctx) == nil {
-		return d.pool.Shutdown(ctx)
+	var err error
+	if d.pool.Quiesce(finishing) != nil {
+		// What is left is told why it ends, and has a moment to say so.
+		err = fmt.Errorf("%d calls cut: %w", d.registry.Cut(), context.Cause(finishing))
+		telling, stop := context.WithTimeout(ctx, cutGrace)
+		defer stop()
+		_ = d.pool.Quiesce(telling) // what is left even then, Shutdown cuts
 	}
-	// What is left is told why it ends, and has a moment to say so.
-	cut := d.registry.Cut()
-	telling, stop := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
+	closing, stop := context.WithTimeout(ctx, closeGrace)
 	defer stop()
-	_ = d.pool.Quiesce(telling) // what is left even then, Shutdown cuts
-	return errors.Join(fmt.Errorf("%d calls cut: %w", cut, context.Cause(ctx)), d.pool.Shutdown(telling))
+	return errors.Join(err, d.pool.Shutdown(closing))
 }
 
 // ready says why no session can be placed.
@@ -246,7 +258,7 @@ func (d *daemon) ready() error {
 	if d.draining.Load() {
 		return errDraining
 	}
-	return nil
+	return d.pool.Ready()
 }
 
 // adminURL is where the admin API can be reached from this machine.

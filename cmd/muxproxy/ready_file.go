@@ -12,9 +12,9 @@ import (
 // readyFile is what READY_FILE holds while the daemon serves.
 type readyFile struct {
 	PID         int    `json:"pid"`
-	Listen      string `json:"listen"`       // the data plane's address as bound
-	AdminListen string `json:"admin_listen"` // the admin API's address as bound
-	URL         string `json:"url"`          // the data plane's public URL
+	Listen      string `json:"listen,omitempty"` // the data plane's address as bound, with driver none
+	AdminListen string `json:"admin_listen"`     // the admin API's address as bound
+	URL         string `json:"url,omitempty"`    // the data plane's public URL, with driver none
 	AdminURL    string `json:"admin_url"`
 }
 

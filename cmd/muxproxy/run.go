@@ -16,16 +16,16 @@ type process struct {
 	stdout, stderr io.Writer
 }
 
-// command is a subcommand. Its run defines the flags that it takes.
-type command struct {
+// subcommand is one of the program's. Its run defines the flags that it takes.
+type subcommand struct {
 	name, about string
 	run         func(ctx context.Context, p process, flags *flag.FlagSet, args []string) error
 }
 
 // commands lists the subcommands in the order of the usage; the first is the
 // default.
-func commands() []command {
-	return []command{
+func commands() []subcommand {
+	return []subcommand{
 		{"serve", "run the daemon (the default)", serve},
 		{"demo", "run a few rollouts against a built-in model and show what comes out", demo},
 		{"check", "validate the configuration and print what is in effect", check},
@@ -71,7 +71,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 // find is the command that args begin with, and the arguments that are its own.
 // The options that every program has are commands too, and the help of a
 // command is what its own -h prints.
-func find(args []string) (command, []string, error) {
+func find(args []string) (subcommand, []string, error) {
 	all := commands()
 	if len(args) == 0 {
 		return all[0], nil, nil
@@ -88,9 +88,9 @@ func find(args []string) (command, []string, error) {
 	if name == "help" && len(rest) == 1 && !strings.HasPrefix(rest[0], "-") {
 		name, rest = rest[0], []string{"-h"}
 	}
-	i := slices.IndexFunc(all, func(c command) bool { return c.name == name })
+	i := slices.IndexFunc(all, func(c subcommand) bool { return c.name == name })
 	if i < 0 {
-		return command{}, nil, &usageError{"muxproxy", fmt.Sprintf("unknown command %q", name)}
+		return subcommand{}, nil, &usageError{"muxproxy", fmt.Sprintf("unknown command %q", name)}
 	}
 	return all[i], rest, nil
 }

@@ -32,7 +32,7 @@ func (c Config) registry(ended func(id string)) registry.Options {
 	}
 }
 
-func (c Config) proxy(r *registry.Registry, u *upstream.Set, h *hook.Client, m *metrics.Metrics, log zerolog.Logger) proxy.Options {
+func (c Config) proxy(r *registry.Registry, u *upstream.Set, h *hook.Client, m *metrics.Metrics, limit time.Duration, log zerolog.Logger) proxy.Options {
 	return proxy.Options{
 		Registry:         r,
 		Upstreams:        u,
@@ -48,6 +48,7 @@ func (c Config) proxy(r *registry.Registry, u *upstream.Set, h *hook.Client, m *
 		WriteTimeout:     c.WriteTimeout,
 		RetryGrace:       cmp.Or(c.RetryGrace, off*time.Second),
 		ReplayMaxBytes:   cmp.Or(int64(c.ReplayMaxBytes), off),
+		HeaderLimit:      limit,
 		SessionHeader:    c.SessionHeader,
 	}
 }
