@@ -15,77 +15,87 @@ import (
 
 // send overrides the request, sends it and waits for the upstream's header.
 //
-// The one request that is sent twice is one that the upstream refused for
-// naming a field that muxproxy had added: nothing was generated for it. If it
-// is served without, the upstream is not asked that way again.
+// A request that the upstream refused for naming a field that muxproxy had added
+// is sent again without: nothing was generated for it. If it is served then, the
+// upstream is not asked that way again.
 func (c *call) send(settings *registry.Settings) error {
 	asSent := c.request.Object
-	if err := c.override(settings, c.wish(settings)); err != nil {
-		return err
+	refused := dialect.AddedOf(c.target.Refused())
+	for again := false; ; again = true {
+		if err := c.override(settings, refused); err != nil {
+			return err
+		}
+		if c.added == (dialect.Added{}) {
+			asSent = rawjson.Object{} // it is not sent again, and then let go
+		}
+		if err := c.dispatch(settings); err != nil {
+			return err
+		}
+		named, err := c.refusedFor()
+		if err != nil {
+			return err
+		}
+		if named == (dialect.Added{}) {
+			if again && c.response.StatusCode < 400 {
+				c.target.Refuse(refused.Bits()) // it was that, and not the harness's own use of the field
+			}
+			return nil
+		}
+		refused = refused.With(named)
+		c.request.Object = asSent
 	}
-	if c.added == (dialect.Added{}) {
-		asSent = rawjson.Object{} // it is sent once, and then let go
-	}
-	if err := c.dispatch(settings); err != nil {
-		return err
-	}
+}
+
+// refusedFor is the part of what was added that the upstream names in a refusal.
+// A refusal that names nothing of it is the harness's.
+func (c *call) refusedFor() (dialect.Added, error) {
 	status := c.response.StatusCode
 	if c.added == (dialect.Added{}) || status < 400 || status >= 500 {
-		return nil
+		return dialect.Added{}, nil
 	}
 	refusal, err := c.readAnswer()
 	c.response.Body.Close()
 	if err != nil {
-		return err
+		return dialect.Added{}, err
 	}
-	if !namesAny(refusal, c.added.Fields()) {
-		c.response.Body = io.NopCloser(bytes.NewReader(refusal))
-		return nil
-	}
-	c.request.Object = asSent
-	if err := c.override(settings, dialect.UsageAsIs); err != nil {
-		return err
-	}
-	if err := c.dispatch(settings); err != nil {
-		return err
-	}
-	if c.response.StatusCode < 400 {
-		c.target.StopAskingUsage() // it was that, and not the harness's own use of the field
-	}
-	return nil
+	c.response.Body = io.NopCloser(bytes.NewReader(refusal))
+	return c.added.NamedIn(refusal), nil
 }
 
-// override applies what the session says to the request.
-func (c *call) override(settings *registry.Settings, usage dialect.UsageWish) error {
-	var err error
-	c.added, err = c.dialect.Override(c.request, dialect.Overrides{
+// override applies what the session says to the request, and asks for what
+// muxproxy wants to know unless the upstream has refused that.
+func (c *call) override(settings *registry.Settings, refused dialect.Added) error {
+	o := dialect.Overrides{
 		Model:    settings.Model,
 		Sampling: settings.Sampling,
 		Yield:    settings.SamplingMode == registry.SamplingDefault,
-		Usage:    usage,
-	})
+	}
+	switch {
+	case !c.target.AsksUsage() || refused.Usage:
+	case settings.HasTokenLimit:
+		o.Usage = dialect.UsageRequired
+	default:
+		o.Usage = dialect.UsageAsked
+	}
+	o.Capture.Logprobs = settings.Capture.Logprobs && !refused.Logprobs
+	if settings.Capture.TokenIDs && !refused.TokenIDs {
+		o.Capture.TokenIDs = engineOf(c.target.Style())
+	}
+	var err error
+	c.added, err = c.dialect.Override(c.request, o)
 	return err
 }
 
-// wish is how much muxproxy wants to know a stream's usage.
-func (c *call) wish(settings *registry.Settings) dialect.UsageWish {
-	switch {
-	case !c.target.AsksUsage():
-		return dialect.UsageAsIs
-	case settings.HasTokenLimit:
-		return dialect.UsageRequired
+// engineOf is whose token ids an upstream of a style gives.
+func engineOf(style upstream.Style) dialect.Engine {
+	switch style {
+	case upstream.StyleVLLM:
+		return dialect.VLLM
+	case upstream.StyleSGLang:
+		return dialect.SGLang
 	default:
-		return dialect.UsageAsked
+		return dialect.NoEngine
 	}
-}
-
-func namesAny(text []byte, names []string) bool {
-	for _, name := range names {
-		if bytes.Contains(text, []byte(name)) {
-			return true
-		}
-	}
-	return false
 }
 
 // dispatch records the request as it is sent, byte for byte, and sends it.

@@ -24,6 +24,7 @@ type Spec struct {
 	Model        string                     // written into every request; empty leaves the harness's own
 	Sampling     map[string]json.RawMessage // top-level request fields
 	SamplingMode SamplingMode
+	Capture      Capture
 
 	Limits         Limits
 	StopConditions []StopCondition
@@ -33,6 +34,12 @@ type Spec struct {
 
 	Digest    [32]byte // of the registering request, tells a repeated one from another
 	Placement Placement
+}
+
+// Capture is what a session wants to know of the tokens of its turns, beyond what its harness asks for.
+type Capture struct {
+	TokenIDs bool // of prompts and completions
+	Logprobs bool // of completions
 }
 
 // SamplingMode says who wins when session and harness both set a sampling field.
@@ -85,6 +92,7 @@ type Settings struct {
 	Affinity      string
 	Sampling      map[string]json.RawMessage
 	SamplingMode  SamplingMode
+	Capture       Capture
 	HasTokenLimit bool            // so that usage is needed even if the harness does not want it
 	StopHooks     []StopCondition // to be asked about every turn, in this order
 	User          *Hook           // to be asked for the next messages after every turn without tool calls
@@ -101,7 +109,7 @@ func (s *Spec) settings() *Settings {
 	return &Settings{
 		StopHooks: hooks, User: s.User,
 		Model: s.Model, Upstream: s.Upstream, Affinity: cmp.Or(s.Affinity, s.ID),
-		Sampling: s.Sampling, SamplingMode: s.SamplingMode,
+		Sampling: s.Sampling, SamplingMode: s.SamplingMode, Capture: s.Capture,
 		HasTokenLimit: l.MaxInputTokens != nil || l.MaxOutputTokens != nil || l.MaxTotalTokens != nil || l.MaxContextTokens != nil,
 	}
 }

@@ -18,6 +18,7 @@ type changeable struct {
 	Upstream string                     `json:"upstream,omitempty"`
 	Model    string                     `json:"model,omitempty"`
 	Sampling map[string]json.RawMessage `json:"sampling,omitempty"`
+	Capture  capture                    `json:"capture,omitzero"`
 	Limits   limits                     `json:"limits,omitzero"`
 	Lease    Duration                   `json:"lease,omitzero"`
 }
@@ -43,8 +44,15 @@ type patchSchema struct {
 	Upstream *string                    `json:"upstream,omitempty" nullable:"true" doc:"null is the upstream default."`
 	Model    *string                    `json:"model,omitempty" nullable:"true" doc:"null leaves the model to the harness."`
 	Sampling map[string]json.RawMessage `json:"sampling,omitempty" doc:"A null member is removed, null removes all."`
+	Capture  capturePatch               `json:"capture,omitzero" doc:"A null member is removed, null removes all."`
 	Limits   limitsPatch                `json:"limits,omitzero" doc:"A null member is removed, null removes all."`
 	Lease    Duration                   `json:"lease,omitzero" doc:"null is the server's default."`
+}
+
+// capturePatch is what is captured, any of which may be null.
+type capturePatch struct {
+	TokenIDs *bool `json:"token_ids,omitempty" nullable:"true"`
+	Logprobs *bool `json:"logprobs,omitempty" nullable:"true"`
 }
 
 // limitsPatch are limits any of which may be null.
@@ -79,7 +87,7 @@ func (a *API) patchSession(_ context.Context, in *patchInput) (*answer[session],
 func (a *API) apply(patch json.RawMessage, spec *registry.Spec) error {
 	before, err := encode(changeable{
 		Labels: spec.Labels, Metadata: spec.Metadata, Upstream: spec.Upstream, Model: spec.Model,
-		Sampling: spec.Sampling, Limits: limitsOf(spec.Limits), Lease: durationOf(spec.Lease),
+		Sampling: spec.Sampling, Capture: capture(spec.Capture), Limits: limitsOf(spec.Limits), Lease: durationOf(spec.Lease),
 	})
 	if err != nil {
 		return fmt.Errorf("encode settings: %w", err)
@@ -96,7 +104,8 @@ func (a *API) apply(patch json.RawMessage, spec *registry.Spec) error {
 		return err
 	}
 	spec.Labels, spec.Metadata, spec.Upstream, spec.Model = after.Labels, after.Metadata, after.Upstream, after.Model
-	spec.Sampling, spec.Limits, spec.Lease = after.Sampling, after.Limits.spec(), after.Lease.d
+	spec.Sampling, spec.Capture = after.Sampling, registry.Capture(after.Capture)
+	spec.Limits, spec.Lease = after.Limits.spec(), after.Lease.d
 	return nil
 }
 

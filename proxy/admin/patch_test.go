@@ -6,18 +6,20 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/muxproxy/muxproxy/registry"
 )
 
 func TestMergePatchChangesWhatItNamesAndNullRemoves(t *testing.T) {
 	h := newHarness(t)
 	h.register(value{
 		"id": "a", "labels": value{"env": "gsm8k", "group": "1"}, "metadata": value{"row": 42, "deep": value{"a": 1, "b": 2}},
-		"model": "m1", "sampling": value{"temperature": 1, "top_k": 20},
+		"model": "m1", "sampling": value{"temperature": 1, "top_k": 20}, "capture": value{"token_ids": true, "logprobs": true},
 		"limits": value{"max_turns": 5, "max_output_tokens": 100, "max_duration": "10m"}, "lease": "2h",
 	})
 	got := h.want(http.StatusOK, http.MethodPatch, "/sessions/a", `{
 		"labels": {"group": null, "shard": "7"}, "metadata": {"deep": {"a": null, "c": 12345678901234567890}},
-		"model": null, "sampling": {"top_k": null, "seed": 7},
+		"model": null, "sampling": {"top_k": null, "seed": 7}, "capture": {"logprobs": null},
 		"limits": {"max_turns": null, "max_input_tokens": 9, "max_duration": "90s"}, "lease": 600
 	}`, "Content-Type", "application/merge-patch+json")
 	spec := h.spec("a")
@@ -30,6 +32,9 @@ func TestMergePatchChangesWhatItNamesAndNullRemoves(t *testing.T) {
 	if len(spec.Sampling) != 2 || string(spec.Sampling["seed"]) != "7" {
 		t.Errorf("got sampling %s", spec.Sampling)
 	}
+	if want := (registry.Capture{TokenIDs: true}); spec.Capture != want || at(got, "capture", "token_ids") != true {
+		t.Errorf("got capture %+v, shown as %v", spec.Capture, got["capture"])
+	}
 	if want := `{"deep":{"b":2,"c":12345678901234567890},"row":42}`; string(spec.Metadata) != want {
 		t.Errorf("got metadata %s; want %s", spec.Metadata, want)
 	}
@@ -37,9 +42,9 @@ func TestMergePatchChangesWhatItNamesAndNullRemoves(t *testing.T) {
 		t.Errorf("answered %v", got)
 	}
 
-	h.want(http.StatusOK, http.MethodPatch, "/sessions/a", `{"limits": null, "labels": null, "metadata": null, "sampling": null, "lease": null}`)
+	h.want(http.StatusOK, http.MethodPatch, "/sessions/a", `{"limits": null, "labels": null, "metadata": null, "sampling": null, "capture": null, "lease": null}`)
 	spec = h.spec("a")
-	if spec.Limits.MaxInputTokens != nil || len(spec.Labels) != 0 || len(spec.Sampling) != 0 || spec.Metadata != nil || spec.Lease != time.Hour {
+	if spec.Limits.MaxInputTokens != nil || len(spec.Labels) != 0 || len(spec.Sampling) != 0 || spec.Metadata != nil || spec.Capture != (registry.Capture{}) || spec.Lease != time.Hour {
 		t.Errorf("got %+v; want nothing left but defaults", spec)
 	}
 }

@@ -28,6 +28,7 @@ type newSession struct {
 	Sampling     map[string]json.RawMessage `json:"sampling,omitempty" doc:"Top-level request fields; max_tokens is written as the dialect's own field."`
 	SamplingMode string                     `json:"sampling_mode,omitempty" enum:"override,default" default:"override" doc:"Who wins when the harness sets a sampling field too: override is the session, default is the harness."`
 
+	Capture        capture         `json:"capture,omitzero" doc:"What to ask the upstream for, for the trace alone."`
 	Limits         limits          `json:"limits,omitzero"`
 	StopConditions []stopCondition `json:"stop_conditions,omitempty" maxItems:"64" nullable:"false" doc:"Rules on each turn; the first that matches stops the session after that turn."`
 	User           *hookURL        `json:"user,omitempty" doc:"Plays the harness's user: after each turn without tool calls it is asked for the next messages, inside the same request of the harness. Chat only, one choice."`
@@ -35,6 +36,13 @@ type newSession struct {
 
 	Lease Duration `json:"lease,omitzero" doc:"The session ends when nothing renews it for so long; the server's default when absent."`
 	Wait  Duration `json:"wait,omitzero" doc:"How long to wait for a place on a server; 60s when absent."`
+}
+
+// capture is what turns record of their tokens. The harness sees none of it
+// unless it asks itself.
+type capture struct {
+	TokenIDs bool `json:"token_ids,omitempty" doc:"Token ids of prompts and completions, from upstreams of style vllm or sglang; chat and completions."`
+	Logprobs bool `json:"logprobs,omitempty" doc:"Log-probabilities of completions; chat and completions."`
 }
 
 // limits are those of one session. Absent means none; 0 is a limit like others.
@@ -130,7 +138,7 @@ func checkSampling(sampling map[string]json.RawMessage, at string) (faults []Fie
 		switch key {
 		case "model":
 			faults = append(faults, FieldError{"expected the model in the session's own field", at + ".model"})
-		case "messages", "prompt", "input", "system", "instructions", "stream", "":
+		case "messages", "prompt", "input", "system", "instructions", "stream", "background", "conversation", "previous_response_id", "":
 			faults = append(faults, FieldError{"not a sampling field", at + "." + key})
 		}
 	}
@@ -150,7 +158,7 @@ func (s *newSession) spec() (registry.Spec, error) {
 	spec := registry.Spec{
 		ID: s.ID, Secret: s.Secret, Labels: s.Labels, Metadata: s.Metadata,
 		Upstream: s.Upstream, Affinity: s.Affinity, Model: s.Model,
-		Sampling: s.Sampling, SamplingMode: registry.SamplingMode(s.SamplingMode),
+		Sampling: s.Sampling, SamplingMode: registry.SamplingMode(s.SamplingMode), Capture: registry.Capture(s.Capture),
 		Limits: s.Limits.spec(), OnEndpointLoss: registry.EndpointLoss(s.OnEndpointLoss), Lease: s.Lease.d,
 	}
 	for _, c := range s.StopConditions {

@@ -22,6 +22,7 @@ type Settings struct {
 	Model          *string                    `json:"model" doc:"null leaves the model to the harness."`
 	Sampling       map[string]json.RawMessage `json:"sampling"`
 	SamplingMode   registry.SamplingMode      `json:"sampling_mode" enum:"override,default"`
+	Capture        capture                    `json:"capture" doc:"Only what is captured."`
 	Limits         shownLimits                `json:"limits" doc:"Only those that are set."`
 	StopConditions []shownCondition           `json:"stop_conditions" nullable:"false"`
 	User           *shownHook                 `json:"user" doc:"null when there is none."`
@@ -64,7 +65,7 @@ func settingsOf(spec registry.Spec) Settings {
 	l := spec.Limits
 	out := Settings{
 		Upstream: spec.Upstream, Affinity: cmp.Or(spec.Affinity, spec.ID), Model: orNull(spec.Model),
-		Sampling: spec.Sampling, SamplingMode: spec.SamplingMode, LeaseSeconds: spec.Lease.Seconds(),
+		Sampling: spec.Sampling, SamplingMode: spec.SamplingMode, LeaseSeconds: spec.Lease.Seconds(), Capture: capture(spec.Capture),
 		Limits: shownLimits{
 			MaxTurns: l.MaxTurns, MaxInputTokens: l.MaxInputTokens, MaxOutputTokens: l.MaxOutputTokens,
 			MaxTotalTokens: l.MaxTotalTokens, MaxContextTokens: l.MaxContextTokens,

@@ -176,6 +176,27 @@ func TestTokenIDsSayWhetherTheyExtendTheParent(t *testing.T) {
 	}
 }
 
+// L52: engines leave ids out of some chunks of tool calls.
+func TestTokenIDsAreCompleteOnlyIfTheyAreAsManyAsTheUsageSays(t *testing.T) {
+	h := newHarness(t)
+	h.register(value{"id": "a"})
+	body := []byte(`{"prompt_token_ids":[1,2],"choices":[{"index":0,"token_ids":[3,4]},{"index":1,"token_ids":[5]}]}`)
+	for i, test := range []struct {
+		usage registry.Usage
+		want  bool
+	}{
+		{registry.Usage{InputTokens: 2, OutputTokens: 3}, true},
+		{registry.Usage{InputTokens: 2, OutputTokens: 4}, false},
+		{registry.Usage{InputTokens: 3, OutputTokens: 3}, false},
+	} {
+		h.turn("a", `{"messages":[]}`, registry.Response{Status: 200, Body: body, Usage: &test.usage})
+		turn := h.want(http.StatusOK, http.MethodGet, fmt.Sprintf("/sessions/a/turns/%d", i), nil)
+		if turn["token_ids_complete"] != test.want {
+			t.Errorf("with usage %+v: complete is %v", test.usage, turn["token_ids_complete"])
+		}
+	}
+}
+
 func TestTracesQueryStreamsATraceALine(t *testing.T) {
 	h := newHarness(t)
 	const sessions, turns = 20, 30

@@ -26,7 +26,7 @@ type turn struct {
 	Choices          []choice        `json:"choices" nullable:"false"`
 	PromptTokenIDs   json.RawMessage `json:"prompt_token_ids" doc:"Token ids of the prompt, where upstream gave them."`
 	ExtendsParent    bool            `json:"extends_parent" doc:"prompt_token_ids begin with the parent's and one of its completions'."`
-	TokenIDsComplete bool            `json:"token_ids_complete" doc:"The prompt and every choice have their token ids."`
+	TokenIDsComplete bool            `json:"token_ids_complete" doc:"The prompt and every choice have their token ids, as many as the usage says."`
 
 	Usage         *usage      `json:"usage" doc:"null if upstream reported none."`
 	WeightVersion versionSpan `json:"weight_version"`
@@ -92,7 +92,7 @@ func appendTurn(dst []byte, t, parent *registry.Turn) ([]byte, error) {
 	view := turn{
 		Index: t.Index, Parent: t.Parent, Dialect: t.Dialect, Model: t.Model,
 		RequestID: t.RequestID, UpstreamRequestID: t.UpstreamRequestID,
-		Choices: choices(t, details), PromptTokenIDs: details.PromptTokenIDs, TokenIDsComplete: complete(details),
+		Choices: choices(t, details), PromptTokenIDs: details.PromptTokenIDs, TokenIDsComplete: complete(details, t.Usage),
 		WeightVersion: versionSpan(t.WeightVersion), StartedAt: t.StartedAt,
 		TimeToFirstEventSeconds: t.TimeToFirstEvent.Seconds(), DurationSeconds: t.Duration.Seconds(),
 		Attempt: t.Attempt, Upstream: t.Upstream, Replica: t.Replica, Stream: t.Stream, Delivered: t.Delivered(),
@@ -147,14 +147,27 @@ func choices(t *registry.Turn, details dialect.Details) []choice {
 	return out
 }
 
-// complete reports whether all token ids are there.
-func complete(d dialect.Details) bool {
+// complete reports whether all token ids are there. Engines give none with some
+// chunks of tool calls, and then fewer than were generated.
+func complete(d dialect.Details, u *registry.Usage) bool {
+	var completions int64
 	for _, c := range d.Choices {
 		if c.CompletionTokenIDs == nil {
 			return false
 		}
+		completions += count(c.CompletionTokenIDs)
 	}
-	return d.PromptTokenIDs != nil && len(d.Choices) > 0
+	if d.PromptTokenIDs == nil || len(d.Choices) == 0 {
+		return false
+	}
+	return u == nil || completions == u.OutputTokens && count(d.PromptTokenIDs) == u.InputTokens
+}
+
+func count(array []byte) (n int64) {
+	for range rawjson.Elements(array) {
+		n++
+	}
+	return n
 }
 
 // extends reports whether prompt begins with the ids of an earlier turn's

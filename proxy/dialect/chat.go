@@ -71,8 +71,11 @@ func (Chat) Override(r *Request, o Overrides) (Added, error) {
 		edits = append(edits, rawjson.Edit{Key: key, Value: o.Sampling[key]})
 	}
 	usage, added := chatUsage(edited(r.Object, edits, "stream_options"), r.Stream, o.Usage)
-	edits = append(edits, usage...)
-	if len(edits) > 0 {
+	tokens := capturing{object: r.Object, edits: append(edits, usage...)}
+	if tokens.chat(o.Capture, r.Stream, &added); tokens.err != nil {
+		return Added{}, tokens.err
+	}
+	if edits = tokens.edits; len(edits) > 0 {
 		r.Object = r.Object.With(edits)
 		r.choices = chatChoices(r.Object)
 	}

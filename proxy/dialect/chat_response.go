@@ -63,7 +63,12 @@ func chatChoice(raw []byte) registry.Choice {
 }
 
 // Visible implements Dialect.
-func (Chat) Visible(answer []byte, _ Added) []byte { return answer }
+func (Chat) Visible(answer []byte, added Added) []byte {
+	if !added.tokens() {
+		return answer
+	}
+	return added.visible(answer)
+}
 
 // Inspect implements Dialect.
 func (Chat) Inspect(response []byte) Details {
@@ -83,11 +88,34 @@ func (Chat) Inspect(response []byte) Details {
 		details.Choices = append(details.Choices, ChoiceDetails{
 			Index:              choice.Index,
 			FinishReason:       choice.FinishReason,
-			CompletionTokenIDs: notNull(rawjson.Lookup(raw, "token_ids")),
+			CompletionTokenIDs: completionTokenIDs(raw),
 			CompletionLogprobs: notNull(rawjson.Lookup(raw, "logprobs")),
 		})
 	}
 	return details
+}
+
+// completionTokenIDs are the ids of a choice: by themselves, or as SGLang had
+// them first, beside the log-probabilities in meta_info.
+func completionTokenIDs(choice []byte) []byte {
+	if ids := notNull(rawjson.Lookup(choice, "token_ids")); ids != nil {
+		return ids
+	}
+	tokens := rawjson.Lookup(rawjson.Lookup(choice, "meta_info"), "output_token_logprobs")
+	if rawjson.Kind(tokens) != '[' {
+		return nil
+	}
+	var ids [][]byte
+	for token := range rawjson.Elements(tokens) { // [log-probability, id, text]
+		i := 0
+		for value := range rawjson.Elements(token) {
+			if i == 1 {
+				ids = append(ids, value)
+			}
+			i++
+		}
+	}
+	return joinItems(ids)
 }
 
 func notNull(raw []byte) []byte {

@@ -24,9 +24,9 @@ type chatStream struct {
 	usage   *registry.Usage
 	choices []chatStreamChoice // in order of first appearance
 	unread  [][]byte           // chunks that only go on with what was begun
+	idle    int                // choices of the last chunk that say nothing
 
-	members []rawjson.Member // scratch
-	edited  []byte           // scratch: the replacement of an event
+	edited []byte // scratch: the replacement of an event
 }
 
 // chatStreamChoice is the message, or the completion, of one choice so far.
@@ -62,7 +62,7 @@ func (s *chatStream) Event(event []byte) (Action, []byte) {
 		s.done = true
 		return Hold, nil
 	}
-	if goesOn(data) {
+	if !s.added.tokens() && goesOn(data) {
 		if s.unread = append(s.unread, data); len(s.unread) == maxUnread {
 			s.read()
 		}
@@ -97,6 +97,7 @@ func (s *chatStream) read() {
 func (s *chatStream) chunk(event, data []byte) (Action, []byte) {
 	var usage []byte
 	choices := 0
+	s.idle = 0
 	for key, value := range rawjson.Fields(data) {
 		switch string(key) {
 		case "model":
@@ -122,10 +123,10 @@ func (s *chatStream) chunk(event, data []byte) (Action, []byte) {
 	if u := chatUsageOf(usage); u != nil {
 		s.usage = u
 	}
-	if !s.added.Usage || usage == nil || s.failure != nil {
+	if s.added == (Added{}) || s.failure != nil {
 		return Forward, nil
 	}
-	return s.withoutUsage(event, data, usage, choices)
+	return s.visible(event, data, usage, choices)
 }
 
 func (s *chatStream) fail(data []byte, failed bool) {
@@ -137,26 +138,29 @@ func (s *chatStream) fail(data []byte, failed bool) {
 	}
 }
 
-// withoutUsage frees a chunk of the usage that only muxproxy asked for: the
-// last chunk, which has no choices, goes whole; from others the member that
-// the asking caused.
-func (s *chatStream) withoutUsage(event, data, usage []byte, choices int) (Action, []byte) {
-	switch {
-	case rawjson.Kind(usage) == 'n':
-		object, err := rawjson.ParseObject(data, s.members)
-		if err != nil {
-			return Forward, nil
+// visible frees a chunk of what only muxproxy asked for: of captured tokens, and
+// of usage. The last chunk, which has no choices, goes whole, as do those that
+// vLLM sends for token ids alone; from others the member that the asking caused.
+func (s *chatStream) visible(event, data, usage []byte, choices int) (Action, []byte) {
+	var edits []rawjson.Edit
+	if s.added.Usage && usage != nil {
+		switch {
+		case rawjson.Kind(usage) == 'n':
+			edits = append(edits, rawjson.Edit{Key: "usage"})
+		case choices == 0:
+			return Drop, nil
+			// A server that reports usage beside a choice does so on its own account.
 		}
-		s.members = object.Members
-		data = object.Apply([]rawjson.Edit{{Key: "usage"}})
-		s.edited = sse.ReplaceData(s.edited[:0], event, data)
-		return Replace, s.edited
-	case choices == 0:
+	}
+	if s.added.TokenIDs && choices > 0 && s.idle == choices {
 		return Drop, nil
-	default:
-		// A server that reports usage beside a choice does so on its own account.
+	}
+	visible := s.added.visible(data, edits...)
+	if bytes.Equal(visible, data) {
 		return Forward, nil
 	}
+	s.edited = sse.ReplaceData(s.edited[:0], event, visible)
+	return Replace, s.edited
 }
 
 func (s *chatStream) choice(raw []byte) {
@@ -177,6 +181,9 @@ func (s *chatStream) choice(raw []byte) {
 		}
 	}
 	c := s.at(int(index))
+	if rawjson.Kind(delta) == '{' && noFields(delta) && rawjson.Kind(finish) == 'n' {
+		s.idle++
+	}
 	if rawjson.Kind(text) == '"' {
 		c.text = rawjson.AppendString(c.text, text)
 	}

@@ -57,7 +57,11 @@ func (Completions) Override(r *Request, o Overrides) (Added, error) {
 		return Added{}, err
 	}
 	usage, added := chatUsage(edited(r.Object, edits, "stream_options"), r.Stream, o.Usage)
-	if edits = append(edits, usage...); len(edits) > 0 {
+	tokens := capturing{object: r.Object, edits: append(edits, usage...)}
+	if tokens.completions(o.Capture, &added); tokens.err != nil {
+		return Added{}, tokens.err
+	}
+	if edits = tokens.edits; len(edits) > 0 {
 		r.Object = r.Object.With(edits)
 		r.choices = completionsChoices(r.Object)
 	}
@@ -79,7 +83,7 @@ func (Completions) Conversation(r *Request) Conversation {
 }
 
 // Visible implements Dialect.
-func (Completions) Visible(answer []byte, _ Added) []byte { return answer }
+func (Completions) Visible(answer []byte, added Added) []byte { return Chat{}.Visible(answer, added) }
 
 // Inspect implements Dialect.
 func (Completions) Inspect(response []byte) Details { return Chat{}.Inspect(response) }

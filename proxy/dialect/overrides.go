@@ -14,6 +14,7 @@ type Overrides struct {
 	Sampling map[string]json.RawMessage // top-level fields
 	Yield    bool                       // sampling gives way to what the harness sent
 	Usage    UsageWish
+	Capture  Capture
 }
 
 // UsageWish says whether muxproxy wants a stream to report its usage.

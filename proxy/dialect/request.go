@@ -93,6 +93,13 @@ func empty[T any](seq func(yield func(T) bool)) bool {
 	return true
 }
 
+func noFields(object []byte) bool {
+	for range rawjson.Fields(object) {
+		return false
+	}
+	return true
+}
+
 // given says whether the harness set a field: null is what clients send for a
 // field that they leave open.
 func given(object rawjson.Object, key string) bool {

@@ -37,6 +37,28 @@ func Elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
+// Map returns an array with edit's result in the place of each element and
+// every other byte as it was; what is no array is returned as it is.
+func Map(array []byte, edit func(element []byte) []byte) []byte {
+	i := skipSpace(array, 0)
+	if i >= len(array) || array[i] != '[' {
+		return array
+	}
+	mapped := make([]byte, 0, len(array))
+	from := 0
+	i = skipSpace(array, i+1)
+	for i < len(array) && array[i] != ']' {
+		end := skipValue(array, i)
+		if end == i {
+			break
+		}
+		mapped = append(append(mapped, array[from:i]...), edit(array[i:end:end])...)
+		from = end
+		i = skipSeparator(array, end, ',')
+	}
+	return append(mapped, array[from:]...)
+}
+
 // Fields iterates over the names, unescaped, and the raw values of an object,
 // in order and duplicates included, and over nothing if it is not one. A name
 // aliases the text unless it has escapes.

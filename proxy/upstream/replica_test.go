@@ -232,19 +232,20 @@ func TestReplicasThatStayKeepConnectionsHealthAndVersion(t *testing.T) {
 	})
 }
 
-func TestUsageRefusalIsRememberedUntilTheUpstreamIsPutAgain(t *testing.T) {
+func TestRefusalIsRememberedUntilTheUpstreamIsPutAgain(t *testing.T) {
 	config := replicas("http://h")
 	set, u := newUpstream(t, upstream.Options{}, config)
-	if !u.AsksUsage() {
-		t.Error("does not ask at first")
+	if !u.AsksUsage() || u.Refused() != 0 {
+		t.Errorf("asks for usage: %v, refused are %b", u.AsksUsage(), u.Refused())
 	}
-	u.StopAskingUsage()
-	if u.AsksUsage() {
-		t.Error("asks after a refusal")
+	u.Refuse(1)
+	u.Refuse(6)
+	if got := u.Refused(); got != 7 {
+		t.Errorf("refused are %b after 1 and 110", got)
 	}
 	put(t, set, config)
-	if !u.AsksUsage() {
-		t.Error("does not ask after it was put again")
+	if got := u.Refused(); got != 0 {
+		t.Errorf("refused are %b after it was put again", got)
 	}
 	config.Usage, config.Style = upstream.UsageNever, upstream.StyleSGLang
 	put(t, set, config)

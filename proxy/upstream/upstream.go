@@ -13,10 +13,10 @@ import (
 // Upstream is a named model API. Its methods may be called concurrently, also
 // while its configuration is replaced; a call keeps the one it was sent with.
 type Upstream struct {
-	name       string
-	options    Options
-	settings   atomic.Pointer[settings]
-	plainUsage atomic.Bool // the upstream refused a field muxproxy added
+	name     string
+	options  Options
+	settings atomic.Pointer[settings]
+	refused  atomic.Uint32 // see Refuse
 
 	mu       sync.Mutex // also guards what replica says
 	replicas []*replica
@@ -35,13 +35,15 @@ func (u *Upstream) Name() string { return u.name }
 func (u *Upstream) Style() Style { return u.settings.Load().style }
 
 // AsksUsage reports whether muxproxy may add fields that ask for token counts.
-func (u *Upstream) AsksUsage() bool {
-	return u.settings.Load().usage != UsageNever && !u.plainUsage.Load()
-}
+func (u *Upstream) AsksUsage() bool { return u.settings.Load().usage != UsageNever }
 
-// StopAskingUsage remembers that the upstream refused a field muxproxy added,
-// until its configuration is put again.
-func (u *Upstream) StopAskingUsage() { u.plainUsage.Store(true) }
+// Refuse remembers that the upstream refused something that muxproxy adds to
+// requests, as bits whose meaning is the caller's, until its configuration is put
+// again.
+func (u *Upstream) Refuse(bits uint32) { u.refused.Or(bits) }
+
+// Refused returns all that was given to Refuse.
+func (u *Upstream) Refused() uint32 { return u.refused.Load() }
 
 // SetWeightVersion notes which weights a replica, or with an empty name all of
 // them, serve from now on. It returns [ErrNotFound] when there is no such replica.
@@ -93,7 +95,7 @@ func (u *Upstream) configure(s *settings) {
 	old := u.replicas
 	u.replicas = make([]*replica, 0, len(s.targets))
 	u.settings.Store(s)
-	u.plainUsage.Store(false)
+	u.refused.Store(0)
 	for _, t := range s.targets {
 		same := func(r *replica) bool { return r.target.replica == t.replica && r.target.raw == t.raw }
 		var r *replica
