@@ -1,0 +1,357 @@
+package main_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/muxproxy/muxproxy/tunnel/frp/frpstest"
+)
+
+// tunnelEnv is the environment of a daemon with a driver, whose cache folder is
+// the test's and whose health checks are quick.
+func tunnelEnv(t *testing.T, driver string, more map[string]string) map[string]string {
+	t.Helper()
+	env := map[string]string{
+		"MUXPROXY_TUNNEL": driver, "XDG_CACHE_HOME": t.TempDir(), "MUXPROXY_TUNNEL_RATE": "50/s",
+		"MUXPROXY_PROBE_INTERVAL": "250ms", "MUXPROXY_PROBE_TIMEOUT": "2s",
+	}
+	maps.Copy(env, more)
+	return env
+}
+
+func frpEnv(t *testing.T, s *frpstest.Server, model string, more map[string]string) map[string]string {
+	t.Helper()
+	env := tunnelEnv(t, "frp", map[string]string{
+		"MUXPROXY_UPSTREAM_URL": model, "MUXPROXY_FRP_SERVER_ADDR": s.Addr(), "MUXPROXY_FRP_TOKEN": "t0ken",
+		"MUXPROXY_FRP_PROXY_TYPE": "tcp", "MUXPROXY_FRP_PUBLIC_URL": s.PortURL(),
+	})
+	maps.Copy(env, more)
+	return env
+}
+
+// until asks again and again until it is so.
+func until(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(patience); !so(); <-ticker.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in %v: %s", patience, what)
+		}
+	}
+}
+
+func (d *daemon) isReady(t *testing.T) bool {
+	t.Helper()
+	status, _ := d.get(t, "/readyz")
+	return status == http.StatusOK
+}
+
+// listedServer is a server as GET /servers shows it.
+type listedServer struct {
+	ID, State, Driver, Endpoint string
+	Load, Capacity              int
+}
+
+func (d *daemon) servers(t *testing.T) []listedServer {
+	t.Helper()
+	var list struct{ Servers []listedServer }
+	d.read(t, "/servers", &list)
+	return list.Servers
+}
+
+// shownSession is what the tests look at of GET /sessions/{id}.
+type shownSession struct {
+	State         string
+	StopCondition string `json:"stop_condition"`
+	Turns         int
+	Server        string
+	Endpoint      struct {
+		Generation    int
+		OpenAIBaseURL string `json:"openai_base_url"`
+	}
+}
+
+func (d *daemon) session(t *testing.T, id string) shownSession {
+	t.Helper()
+	var s shownSession
+	d.read(t, "/sessions/"+id, &s)
+	return s
+}
+
+func (d *daemon) read(t *testing.T, path string, into any) {
+	t.Helper()
+	status, body := d.get(t, path)
+	if err := json.Unmarshal(body, into); status != http.StatusOK || err != nil {
+		t.Fatalf("GET %s: got %d, %v: %s", path, status, err, body)
+	}
+}
+
+// registerAll registers so many sessions at once, each by itself.
+func (d *daemon) registerAll(t *testing.T, n int) []session {
+	t.Helper()
+	all := make([]session, n)
+	var registering sync.WaitGroup
+	for i := range all {
+		registering.Go(func() { all[i] = d.register(t, fmt.Sprintf(`{"id":"r%d"}`, i)) })
+	}
+	registering.Wait()
+	return all
+}
+
+// streamAll makes a streamed call for each session, all at once, and checks that
+// each gets its answer to the end.
+func streamAll(t *testing.T, sessions []session) {
+	t.Helper()
+	var calls sync.WaitGroup
+	for _, s := range sessions {
+		calls.Go(func() {
+			response := s.chat(t, streamBody)
+			defer func() { _ = response.Body.Close() }()
+			body, err := io.ReadAll(response.Body)
+			if err != nil || response.StatusCode != http.StatusOK || !strings.HasSuffix(string(body), "data: [DONE]\n\n") {
+				t.Errorf("%s: got %d, %v, %q", s.ID, response.StatusCode, err, body)
+			}
+		})
+	}
+	calls.Wait()
+}
+
+func finishedModel(t *testing.T) string {
+	t.Helper()
+	model := newSlowModel(t)
+	close(model.finish)
+	return model.URL
+}
+
+func listens(t *testing.T, rawURL string) bool {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", u.Host)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err == nil
+}
+
+func TestSixtyFourRolloutsShareTwoTunnelsAndOutliveTheirServer(t *testing.T) {
+	frps := frpstest.New(t, frpstest.Options{Token: "t0ken"})
+	d := startDaemon(t, frpEnv(t, frps, finishedModel(t), nil))
+	sessions := d.registerAll(t, 64)
+	urls := make(map[string]int)
+	for _, s := range sessions {
+		urls[s.BaseURL]++
+	}
+	servers := d.servers(t)
+	if len(servers) != 2 || len(urls) != 2 {
+		t.Fatalf("got servers %+v and URLs %v; want two of each", servers, urls)
+	}
+	for _, s := range servers {
+		if s.State != "ready" || s.Driver != "frp" || s.Load != 32 || s.Capacity != 32 || urls[s.Endpoint+"/v1"] != 32 {
+			t.Errorf("got %+v; want it ready with 32 sessions", s)
+		}
+	}
+	streamAll(t, sessions)
+
+	frps.Kill()
+	until(t, "the daemon is not ready without frps", func() bool { return !d.isReady(t) })
+	if err := frps.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "both servers are ready again", func() bool {
+		all := d.servers(t)
+		return len(all) == 2 && all[0].State == "ready" && all[1].State == "ready"
+	})
+	streamAll(t, sessions)
+	for _, s := range sessions {
+		if got := d.session(t, s.ID); got.State != "active" || got.Turns != 2 || got.Endpoint.Generation != 1 || got.Endpoint.OpenAIBaseURL != s.BaseURL {
+			t.Errorf("%s: got %+v; want two turns at the same endpoint", s.ID, got)
+		}
+	}
+	if _, text := d.get(t, "/metrics"); !strings.Contains(string(text), `muxproxy_tunnel_opens_total{driver="frp",outcome="ok"} 2`) ||
+		!strings.Contains(string(text), `muxproxy_pool_slots{state="used"} 64`) || strings.Contains(string(text), `muxproxy_tunnel_losses_total{driver="frp"} 1`) {
+		t.Errorf("got metrics\n%s", text)
+	}
+
+	d.stop(t)
+	for url := range urls {
+		if listens(t, url) {
+			t.Errorf("%s still leads somewhere", url)
+		}
+	}
+}
+
+func TestStreamFinishesThroughItsTunnelDuringTheShutdown(t *testing.T) {
+	frps := frpstest.New(t, frpstest.Options{Token: "t0ken"})
+	model := newSlowModel(t)
+	d := startDaemon(t, frpEnv(t, frps, model.URL, nil))
+	s := d.register(t, `{"id":"r"}`)
+	stream := begin(t, s)
+	d.signal(t, syscall.SIGTERM)
+	d.waitUntilDraining(t)
+	refused := s.chat(t, streamBody)
+	_ = refused.Body.Close()
+	if refused.StatusCode != http.StatusServiceUnavailable || refused.Header.Get("Retry-After") == "" {
+		t.Errorf("new call: got %d %v; want 503 through the tunnel", refused.StatusCode, refused.Header)
+	}
+	close(model.finish)
+	if rest, err := io.ReadAll(stream); err != nil || !strings.HasSuffix(string(rest), "data: [DONE]\n\n") {
+		t.Errorf("the stream's end: got %q and %v; want a clean one", rest, err)
+	}
+	if err := d.wait(t); err != nil || listens(t, s.BaseURL) {
+		t.Errorf("got %v; want exit code 0 and no tunnel left:\n%s", err, d.Log())
+	}
+}
+
+func TestLostEndpointStopsItsSessionsOrMovesThem(t *testing.T) {
+	frps := frpstest.New(t, frpstest.Options{Token: "t0ken"})
+	d := startDaemon(t, frpEnv(t, frps, finishedModel(t), map[string]string{"MUXPROXY_ENDPOINT_GRACE": "1s"}))
+	stop, keep := d.register(t, `{"id":"stop"}`), d.register(t, `{"id":"keep","on_endpoint_loss":"keep"}`)
+	frps.Kill()
+	until(t, "the session stopped", func() bool { return d.session(t, "stop").StopCondition == "tunnel_lost" })
+	if got := d.session(t, "keep"); got.State != "active" || got.Endpoint.Generation != 1 {
+		t.Errorf("got %+v; want it to wait for another endpoint", got)
+	}
+	if err := frps.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the session moved", func() bool { return d.session(t, "keep").Endpoint.Generation == 2 })
+	moved := d.session(t, "keep")
+	keep.BaseURL = moved.Endpoint.OpenAIBaseURL
+	streamAll(t, []session{keep})
+	stop.BaseURL = keep.BaseURL // the secret is known everywhere
+	refused := stop.chat(t, streamBody)
+	body, _ := io.ReadAll(refused.Body)
+	_ = refused.Body.Close()
+	if refused.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), `"stop_condition":"tunnel_lost"`) {
+		t.Errorf("got %d %s; want it stopped by tunnel_lost", refused.StatusCode, body)
+	}
+	d.do(t, http.MethodDelete, "/sessions/stop", "")
+	until(t, "the lost server has gone", func() bool { return len(d.servers(t)) == 1 })
+	d.stop(t)
+}
+
+func TestProviderThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
+	frps := frpstest.New(t, frpstest.Options{Token: "t0ken"})
+	d := startDaemon(t, frpEnv(t, frps, finishedModel(t), map[string]string{"MUXPROXY_SHUTDOWN_TIMEOUT": "1s"}))
+	d.register(t, `{}`)
+	frps.Freeze()
+	defer frps.Thaw()
+	began := time.Now()
+	d.signal(t, syscall.SIGTERM)
+	_ = d.wait(t) // in order or not
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the end took %s; want at most the timeout and what is reserved for it", took)
+	}
+}
+
+func TestRegistrationThatFindsNoTunnelIsToldWhy(t *testing.T) {
+	frps := frpstest.New(t, frpstest.Options{Token: "another"})
+	d := startDaemon(t, frpEnv(t, frps, finishedModel(t), map[string]string{"MUXPROXY_POOL_MIN": "0"}))
+	status, body := d.post(t, "/sessions", `{}`)
+	if status != http.StatusServiceUnavailable || !strings.Contains(string(body), `"code":"tunnel_failed"`) || !strings.Contains(string(body), "token") {
+		t.Errorf("got %d %s; want tunnel_failed, and why", status, body)
+	}
+	if d.isReady(t) {
+		t.Error("the daemon is ready though it cannot place a session")
+	}
+	d.stop(t)
+}
+
+func TestStaticServersShareTheSessions(t *testing.T) {
+	a, b := freeAddr(t), freeAddr(t)
+	d := startDaemon(t, tunnelEnv(t, "static", map[string]string{
+		"MUXPROXY_UPSTREAM_URL": finishedModel(t), "MUXPROXY_MULTIPLEX": "2",
+		"MUXPROXY_STATIC_SERVERS": fmt.Sprintf("http://%s=%[1]s,http://%s=%[2]s", a, b),
+	}))
+	until(t, "both servers are ready", func() bool {
+		all := d.servers(t)
+		return len(all) == 2 && all[0].State == "ready" && all[1].State == "ready"
+	})
+	sessions := d.registerAll(t, 4)
+	streamAll(t, sessions)
+	for _, s := range d.servers(t) {
+		if s.Load != 2 || s.Driver != "static" {
+			t.Errorf("got %+v; want two sessions", s)
+		}
+	}
+	if status, body := d.post(t, "/sessions", `{"wait":0}`); status != http.StatusServiceUnavailable || !strings.Contains(string(body), "pool_waiting") {
+		t.Errorf("one too many: got %d %s; want pool_waiting", status, body)
+	}
+	if status, body := d.post(t, "/sessions/batch", `{"template":{},"count":5}`); status != http.StatusServiceUnavailable || !strings.Contains(string(body), "pool_full") {
+		t.Errorf("more than there could be: got %d %s; want pool_full", status, body)
+	}
+	d.stop(t)
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// commandEnv runs a program as a tunnel that writes down its process id; the
+// server's own address is its public URL.
+func commandEnv(t *testing.T, pidFile string) map[string]string {
+	t.Helper()
+	script := `test -z "$MUXPROXY_ADMIN_TOKEN" && echo $$ >` + pidFile + `; echo "up at http://{addr}"; exec sleep 1000`
+	argv, err := json.Marshal([]string{"sh", "-c", script})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tunnelEnv(t, "command", map[string]string{
+		"MUXPROXY_UPSTREAM_URL": finishedModel(t), "MUXPROXY_TUNNEL_COMMAND": string(argv), "MUXPROXY_ADMIN_TOKEN": "s3cr3t",
+		"MUXPROXY_TUNNEL_COMMAND_URL_REGEXP": `up at (http://\S+)`,
+	})
+}
+
+func runs(t *testing.T, pidFile string) bool {
+	t.Helper()
+	text, err := os.ReadFile(pidFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}
+
+func TestProgramThatMakesTheTunnelEndsWithTheDaemon(t *testing.T) {
+	for _, end := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		pidFile := filepath.Join(t.TempDir(), "pid")
+		d := startDaemon(t, commandEnv(t, pidFile))
+		streamAll(t, d.registerAll(t, 3))
+		if !runs(t, pidFile) {
+			t.Error("the program does not run")
+		}
+		d.signal(t, end)
+		_ = d.wait(t)
+		until(t, "the program has ended after "+end.String(), func() bool { return !runs(t, pidFile) })
+		if strings.Contains(d.Log(), "s3cr3t") {
+			t.Error("the log holds the admin token")
+		}
+	}
+}
