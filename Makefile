@@ -11,7 +11,7 @@ frps := tunnel/frp/frpstest/testdata
 frpc := bench/controlplane/testdata
 fuzztime ?= 10s
 
-.PHONY: build demo test sdk-setup frps frpc lint fuzz bench clean
+.PHONY: build demo test sdk-setup frps frpc lint fuzz bench bench-fairness clean
 
 ## build: the daemon, as ./muxproxy
 build:
@@ -84,6 +84,10 @@ fuzz:
 ## bench: the proxy against its peers, see bench/
 bench: build
 	$(MAKE) -C bench
+
+## bench-fairness: what a bulk transfer does to the other rollouts of its tunnel
+bench-fairness: build frps
+	$(MAKE) -C bench fairness
 
 ## clean: what the other targets made
 clean:
