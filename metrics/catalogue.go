@@ -152,6 +152,19 @@ func Catalogue() []Metric {
 			Help: "Connections opened to an upstream.",
 		},
 		{
+			Name: "muxproxy_journal_commit_duration_seconds", Type: Histogram,
+			Help:    "Time that writing a batch of turns and changes to the journal took.",
+			Buckets: []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5},
+		},
+		{
+			Name: "muxproxy_journal_errors_total", Type: Counter,
+			Help: "Batches that could not be written to the journal.",
+		},
+		{
+			Name: "muxproxy_journal_bytes", Type: Gauge,
+			Help: "Disk space that the journal takes; 0 without one.",
+		},
+		{
 			Name: "muxproxy_trace_bytes", Type: Gauge,
 			Help: "Memory held by traces.",
 		},

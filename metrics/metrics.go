@@ -28,6 +28,8 @@ type Metrics struct {
 	AdmissionWait prometheus.Observer
 	// RegisterDuration takes the seconds each registration took, a batch once.
 	RegisterDuration prometheus.Observer
+	// JournalCommitDuration takes the seconds each batch took to be written to the journal.
+	JournalCommitDuration prometheus.Observer
 	// Tunnels counts what happens to tunnels.
 	Tunnels *Tunnels
 
@@ -46,21 +48,25 @@ func New(reg prometheus.Registerer, sources Sources) (*Metrics, error) {
 	c := newCatalogue()
 	codes := newCodeTable()
 	admissionWait, registerDuration := c.histogram("admission_wait_seconds"), c.histogram("register_duration_seconds")
+	journalCommits := c.histogram("journal_commit_duration_seconds")
 	m := &Metrics{
 		AdmissionWait:    admissionWait,
 		RegisterDuration: registerDuration,
-		Tunnels:          newTunnels(c, sources.Driver),
-		codes:            codes,
-		requests:         newRequests(c, codes),
-		turns:            newCounters(c, "turns_total", Dialects()),
-		failed:           newCounters(c, "failed_calls_total", FailureKinds()),
-		refusals:         newCounters(c, "refusals_total", Reasons()),
-		replays:          newCounters(c, "replays_total", Replays()),
-		upstreams:        newUpstreams(c),
+
+		JournalCommitDuration: journalCommits,
+
+		Tunnels:   newTunnels(c, sources.Driver),
+		codes:     codes,
+		requests:  newRequests(c, codes),
+		turns:     newCounters(c, "turns_total", Dialects()),
+		failed:    newCounters(c, "failed_calls_total", FailureKinds()),
+		refusals:  newCounters(c, "refusals_total", Reasons()),
+		replays:   newCounters(c, "replays_total", Replays()),
+		upstreams: newUpstreams(c),
 	}
 	var errs []error
 	for _, collector := range append(m.Tunnels.all(),
-		admissionWait, registerDuration, m.turns.vec, m.failed.vec, m.refusals.vec, m.replays.vec,
+		admissionWait, registerDuration, journalCommits, m.turns.vec, m.failed.vec, m.refusals.vec, m.replays.vec,
 		m.requests.total, m.requests.duration, m.requests.overhead,
 		newStateCollector(c, sources, m.upstreams),
 		collectors.NewGoCollector(),

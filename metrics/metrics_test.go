@@ -65,6 +65,8 @@ func TestScrapeIsReadByAPrometheusParser(t *testing.T) {
 		{"muxproxy_inflight_requests", nil, 8},
 		{"muxproxy_trace_bytes", nil, 1 << 20},
 		{"muxproxy_traces_evicted_total", nil, 9},
+		{"muxproxy_journal_bytes", nil, 1 << 21},
+		{"muxproxy_journal_errors_total", nil, 2},
 		{"muxproxy_instance_limit", map[string]string{"resource": "sessions"}, 1000},
 		{"muxproxy_pool_servers", map[string]string{"state": "ready"}, 3},
 		{"muxproxy_pool_servers", map[string]string{"state": "lost"}, 0},
@@ -86,7 +88,7 @@ func TestScrapeIsReadByAPrometheusParser(t *testing.T) {
 	for _, name := range []string{
 		"muxproxy_request_duration_seconds", "muxproxy_overhead_seconds", "muxproxy_time_to_first_event_seconds",
 		"muxproxy_stream_gap_seconds", "muxproxy_admission_wait_seconds", "muxproxy_register_duration_seconds",
-		"muxproxy_tunnel_open_duration_seconds", "muxproxy_tunnel_pacing_seconds",
+		"muxproxy_tunnel_open_duration_seconds", "muxproxy_tunnel_pacing_seconds", "muxproxy_journal_commit_duration_seconds",
 	} {
 		if n := samples(families[name]); n != 1 {
 			t.Errorf("%s has %d samples, want 1", name, n)
@@ -190,6 +192,7 @@ func fullSources() metrics.Sources {
 				Ended: map[string]int64{"deleted": 7, "strange": 1, "stranger": 2},
 			}
 		},
+		Journal: func() metrics.JournalState { return metrics.JournalState{Bytes: 1 << 21, Errors: 2} },
 		Pool: func() metrics.PoolState {
 			return metrics.PoolState{Servers: map[string]int{"ready": 3, "strange": 1}, Used: 70, Free: 26, Coming: 32, Waiting: 5}
 		},
@@ -207,6 +210,7 @@ func touch(m *metrics.Metrics) {
 	})
 	m.AdmissionWait.Observe(0.1)
 	m.RegisterDuration.Observe(0.1)
+	m.JournalCommitDuration.Observe(0.1)
 	m.Turn("chat")
 	m.FailedCall(registry.FailureTimeout)
 	m.Refusal(metrics.ReasonDraining)

@@ -20,6 +20,7 @@ type Sources struct {
 
 	Limits    Limits
 	Registry  func() registry.Stats
+	Journal   func() JournalState
 	Pool      func() PoolState
 	Upstreams func() []UpstreamState
 }
@@ -29,6 +30,12 @@ type Limits struct {
 	Sessions   int
 	Inflight   int
 	TraceBytes int64
+}
+
+// JournalState is the state of the journal.
+type JournalState struct {
+	Bytes  int64 // on disk
+	Errors int64 // batches that could not be written, since the start
 }
 
 // UpstreamState is a configured upstream and what it is doing.
@@ -47,6 +54,7 @@ type stateCollector struct {
 
 	inflight, sessions, registered, ended *prometheus.Desc
 	traceBytes, evicted                   *prometheus.Desc
+	journalBytes, journalErrors           *prometheus.Desc
 	poolServers, poolSlots, poolWaiting   *prometheus.Desc
 	upstreamInflight, upstreamReplicas    *prometheus.Desc
 	upstreamPaused, limit, buildInfo      *prometheus.Desc
@@ -62,6 +70,8 @@ func newStateCollector(c catalogue, sources Sources, upstreams *upstreams) *stat
 		ended:            c.desc("sessions_ended_total", Counter),
 		traceBytes:       c.desc("trace_bytes", Gauge),
 		evicted:          c.desc("traces_evicted_total", Counter),
+		journalBytes:     c.desc("journal_bytes", Gauge),
+		journalErrors:    c.desc("journal_errors_total", Counter),
 		poolServers:      c.desc("pool_servers", Gauge),
 		poolSlots:        c.desc("pool_slots", Gauge),
 		poolWaiting:      c.desc("pool_waiting", Gauge),
@@ -77,7 +87,7 @@ func newStateCollector(c catalogue, sources Sources, upstreams *upstreams) *stat
 func (s *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		s.inflight, s.sessions, s.registered, s.ended, s.traceBytes, s.evicted,
-		s.poolServers, s.poolSlots, s.poolWaiting,
+		s.journalBytes, s.journalErrors, s.poolServers, s.poolSlots, s.poolWaiting,
 		s.upstreamInflight, s.upstreamReplicas, s.upstreamPaused, s.limit, s.buildInfo,
 	} {
 		ch <- d
@@ -92,6 +102,7 @@ func (s *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	s.collectBuild(ch)
 	s.collectLimits(ch)
 	s.collectRegistry(ch)
+	s.collectJournal(ch)
 	s.collectPool(ch)
 	s.collectUpstreams(ch)
 }
@@ -137,6 +148,15 @@ func (s *stateCollector) collectRegistry(ch chan<- prometheus.Metric) {
 	for _, reason := range reasons {
 		counter(ch, s.ended, ended[reason], reason)
 	}
+}
+
+func (s *stateCollector) collectJournal(ch chan<- prometheus.Metric) {
+	var state JournalState
+	if s.sources.Journal != nil {
+		state = s.sources.Journal()
+	}
+	gauge(ch, s.journalBytes, float64(state.Bytes))
+	counter(ch, s.journalErrors, state.Errors)
 }
 
 func (s *stateCollector) collectUpstreams(ch chan<- prometheus.Metric) {

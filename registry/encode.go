@@ -96,21 +96,22 @@ func decodeState(raw []byte) (*keptState, error) {
 // keptTurn is a Turn without what is kept elsewhere, or follows from its place.
 type keptTurn struct {
 	*Turn
-	Index     *int   `json:",omitempty"` // it shadows the turn's
-	Response  []byte `json:",omitempty"` // likewise
-	Condition string `json:",omitempty"` // that it met
+	Index      *int   `json:",omitempty"` // it shadows the turn's
+	Response   []byte `json:",omitempty"` // likewise
+	AdmittedAt time.Time
+	Condition  string `json:",omitempty"` // that it met
 }
 
-func encodeTurn(t *Turn, condition string) []byte {
-	return mustEncode(keptTurn{Turn: t, Condition: condition})
+func encodeTurn(t *Turn, admitted time.Time, condition string) []byte {
+	return mustEncode(keptTurn{Turn: t, AdmittedAt: admitted, Condition: condition})
 }
 
-func decodeTurn(raw []byte) (t *Turn, condition string, err error) {
-	kept := keptTurn{Turn: new(Turn)}
-	if err := json.Unmarshal(raw, &kept); err != nil {
-		return nil, "", fmt.Errorf("read turn: %w", err)
+func decodeTurn(raw []byte) (*keptTurn, error) {
+	kept := &keptTurn{Turn: new(Turn)}
+	if err := json.Unmarshal(raw, kept); err != nil {
+		return nil, fmt.Errorf("read turn: %w", err)
 	}
-	return kept.Turn, kept.Condition, nil
+	return kept, nil
 }
 
 // keptFailed is a FailedCall without what is kept elsewhere.

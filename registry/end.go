@@ -90,9 +90,8 @@ func (r *Registry) saveEnd(session *Session) {
 		return
 	}
 	err := r.options.Journal.Submit(Entry{Urgent: true, Rows: session.stateRows, Done: func(err error) {
-		if err == nil {
-			session.unload()
-		} else {
+		session.noteEndWritten(err)
+		if err != nil {
 			r.noteEnd(session)
 		}
 		close(session.buried)

@@ -7,15 +7,10 @@ import (
 
 // loadedTrace is what a journal keeps of a session's calls, as it was.
 type loadedTrace struct {
-	turns   []loadedTurn
+	turns   []*keptTurn
 	failed  []*FailedCall
 	started []*FailedCall // as what they are if they never ended
 	lastRow uint32        // of the calls
-}
-
-type loadedTurn struct {
-	*Turn
-	condition string // that it met
 }
 
 // load puts requests together again. Those that shared memory do so as before, and later ones will share with them. The store must be
@@ -63,15 +58,15 @@ func (s *store) load(rows TraceRows) (trace loadedTrace, err error) {
 
 func (t *loadedTrace) add(row CallRow, r *record, ended bool) error {
 	if row.Turn {
-		turn, condition, err := decodeTurn(row.About)
+		turn, err := decodeTurn(row.About)
 		if err != nil {
 			return err
 		}
-		turn.request, turn.Response, turn.row = r, row.Body, row.ID
+		turn.request, turn.Turn.Response, turn.row = r, row.Body, row.ID
 		if row.Delivered != nil {
 			turn.delivered.Store(delivery(*row.Delivered))
 		}
-		t.turns = append(t.turns, loadedTurn{turn, condition})
+		t.turns = append(t.turns, turn)
 		return nil
 	}
 	f, err := decodeFailed(row.About)

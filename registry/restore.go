@@ -154,15 +154,15 @@ func (s *Session) takeOver(rows TraceRows) (started []*FailedCall, err error) {
 	s.lastCallRow = trace.lastRow
 	for _, t := range trace.turns {
 		if s.final != nil {
-			t.Index = len(s.turns)
+			t.Turn.Index = len(s.turns)
 			s.turns = append(s.turns, t.Turn)
 			continue
 		}
 		s.take(t.Turn)
 		end := t.StartedAt.Add(t.Duration)
-		s.lastCallAt, s.expiresAt = latest(s.lastCallAt, t.StartedAt), latest(s.expiresAt, s.spec.expiry(end))
-		if t.condition != "" && s.state == StateActive {
-			s.stop(t.condition, false)
+		s.lastCallAt, s.expiresAt = latest(s.lastCallAt, t.AdmittedAt), latest(s.expiresAt, s.spec.expiry(end))
+		if t.Condition != "" && s.state == StateActive {
+			s.stop(t.Condition, false)
 		}
 	}
 	for _, f := range trace.failed {

@@ -64,6 +64,8 @@ type Session struct {
 	committing  int           // calls whose turns are on the way to the disk
 	sealing     chan struct{} // closed when there are none; nil before somebody waits for that
 	lastCallRow uint32        // the highest id of a call
+	unwritten   int           // failed calls that are still to be written
+	endWritten  bool          // and that the session has ended is
 	unloaded    bool          // the trace has been written to its end and is no longer in memory
 }
 

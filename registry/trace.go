@@ -32,7 +32,7 @@ func (s *Session) Trace() (Trace, error) {
 		return Trace{}, err
 	}
 	for i, t := range loaded.turns {
-		t.Index = i
+		t.Turn.Index = i
 		trace.Turns = append(trace.Turns, t.Turn)
 	}
 	trace.FailedCalls = loaded.failed
@@ -83,6 +83,9 @@ func (s *Session) Attempts(digest [32]byte, endedSince, begunBefore time.Time) (
 
 // fetch reads the trace from the journal.
 func (s *Session) fetch() (loadedTrace, error) {
+	if !s.registry.journals() {
+		return loadedTrace{}, ErrNotFound // it is one that was kept without its trace, see [Kept]
+	}
 	rows, err := s.registry.options.Journal.Trace(s.row())
 	if err != nil {
 		return loadedTrace{}, err
@@ -91,9 +94,13 @@ func (s *Session) fetch() (loadedTrace, error) {
 	return apart.load(rows)
 }
 
-// unload gives the memory of a trace back that is on disk to its end.
+// unload gives the memory of a trace back once it is on disk to its end.
 func (s *Session) unload() {
 	s.mu.Lock()
+	if !s.endWritten || s.unwritten > 0 {
+		s.mu.Unlock()
+		return
+	}
 	s.turns, s.lineage = nil, lineage{}
 	s.failures.first, s.failures.last = nil, nil
 	s.unloaded = true

@@ -151,11 +151,15 @@ func (s *Session) noteDropped(parts []*part, calls ...uint32) {
 
 // noteEnd has it written down that a session has ended, which could not be at the time.
 func (r *Registry) noteEnd(s *Session) {
-	r.note(s.stateRows, func(err error) {
-		if err == nil {
-			s.unload()
-		}
-	})
+	r.note(s.stateRows, s.noteEndWritten)
+}
+
+// noteEndWritten notes whether it is written down that the session has ended.
+func (s *Session) noteEndWritten(err error) {
+	s.mu.Lock()
+	s.endWritten = err == nil
+	s.mu.Unlock()
+	s.unload()
 }
 
 // noteTraceDropped has an ended session's trace removed.

@@ -1,6 +1,9 @@
 package registry
 
-import "slices"
+import (
+	"errors"
+	"slices"
+)
 
 // draftedParts are the parts of a request that were not written yet, with the ids that they have if they are.
 type draftedParts []*part
@@ -90,6 +93,7 @@ func (c *Call) startedCall() *FailedCall {
 func (s *Session) noteFailed(c *Call, f *FailedCall) {
 	s.lastCallRow++
 	f.row = s.lastCallRow
+	s.unwritten++
 	about := encodeFailed(f)
 	var drafted draftedParts
 	s.registry.note(func() *Rows {
@@ -109,6 +113,13 @@ func (s *Session) noteFailed(c *Call, f *FailedCall) {
 		if err != nil {
 			drafted.withdraw()
 		}
+		if errors.Is(err, ErrNotWritten) {
+			return // it is tried again
+		}
+		s.mu.Lock()
+		s.unwritten--
+		s.mu.Unlock()
+		s.unload()
 	})
 }
 
@@ -129,7 +140,7 @@ func (s *Session) submit(c *Call, turn *Turn, condition string) (*commitment, er
 	s.lastCallRow++
 	turn.session, turn.row = s, s.lastCallRow
 	w := &commitment{
-		call: c, turn: turn, condition: condition, about: encodeTurn(turn, condition), done: make(chan error, 1),
+		call: c, turn: turn, condition: condition, about: encodeTurn(turn, c.admittedAt, condition), done: make(chan error, 1),
 	}
 	if err := s.registry.options.Journal.Submit(Entry{Urgent: true, Rows: w.rows, Done: w.finish}); err != nil {
 		return nil, err

@@ -59,6 +59,11 @@ func setting(cfg Config, f reflect.StructField, given string) string {
 	switch v := reflect.ValueOf(cfg).FieldByIndex(f.Index).Interface().(type) {
 	case time.Duration:
 		return cmp.Or(given, f.Tag.Get("envDefault")) // 60s stays 60s
+	case *time.Duration:
+		if given == "" {
+			return v.String() + " (computed)"
+		}
+		return given
 	case *ByteSize:
 		if given == "" {
 			return v.String() + " (computed)"

@@ -46,10 +46,12 @@ type Config struct {
 	AdmitTimeout      time.Duration `env:"ADMIT_TIMEOUT" envDefault:"60s" accepts:"a duration such as 60s"`
 	MaxBodyBytes      ByteSize      `env:"MAX_BODY_BYTES" envDefault:"256MiB" accepts:"a size such as 256MiB"`
 
-	Lease          time.Duration `env:"LEASE" envDefault:"1h" accepts:"a duration such as 1h"`
-	TombstoneTTL   time.Duration `env:"TOMBSTONE_TTL" envDefault:"1h" accepts:"a duration such as 1h"`
-	TraceRetention time.Duration `env:"TRACE_RETENTION" envDefault:"1h" accepts:"a duration such as 1h"`
-	MaxTraceBytes  *ByteSize     `env:"MAX_TRACE_BYTES" accepts:"a size such as 4GiB, 0 is no cap" zero:"no cap"`
+	Lease          time.Duration  `env:"LEASE" envDefault:"1h" accepts:"a duration such as 1h"`
+	TombstoneTTL   time.Duration  `env:"TOMBSTONE_TTL" envDefault:"1h" accepts:"a duration such as 1h"`
+	TraceRetention *time.Duration `env:"TRACE_RETENTION" accepts:"a duration such as 1h"`
+	MaxTraceBytes  *ByteSize      `env:"MAX_TRACE_BYTES" accepts:"a size such as 4GiB, 0 is no cap" zero:"no cap"`
+	StateDir       string         `env:"STATE_DIR" accepts:"a folder on a local disk"`
+	Durability     string         `env:"DURABILITY" accepts:"memory, write or fsync"`
 
 	Keepalive        time.Duration `env:"KEEPALIVE" envDefault:"3s" accepts:"a duration such as 3s, 0 is off" zero:"off"`
 	ConnectTimeout   time.Duration `env:"CONNECT_TIMEOUT" envDefault:"10s" accepts:"a duration such as 10s"`
@@ -105,6 +107,7 @@ func loadConfig(environ []string) (Config, error) {
 	p.checkChoices(cfg)
 	cfg.User = accountOf(vars)
 	p.checkTunnel(&cfg)
+	p.checkDurability(&cfg)
 	cfg.AdminToken = p.secret("ADMIN_TOKEN", cfg.AdminToken, cfg.AdminTokenFile)
 	cfg.UpstreamAPIKey = p.secret("UPSTREAM_API_KEY", cfg.UpstreamAPIKey, cfg.UpstreamAPIKeyFile)
 	p.checkAdminToken(cfg)

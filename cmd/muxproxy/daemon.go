@@ -44,6 +44,7 @@ type daemon struct {
 	cfg Config
 	log zerolog.Logger
 
+	journal   *recorder // nil with traces in memory alone
 	registry  *registry.Registry
 	upstreams *upstream.Set
 	metrics   *metrics.Metrics
@@ -79,13 +80,23 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	}
 	d.teardown.add("admin listener", d.admin.shutdown)
 
+	if err := d.wireJournal(ctx); err != nil {
+		return err
+	}
 	if err := d.wireDriver(); err != nil {
 		return err
 	}
 	// The pool learns from the registry when a place is free, and is made once
 	// there is a server, which is before any session.
-	if d.registry, err = registry.New(d.cfg.registry(d.sessionEnded)); err != nil {
+	options := d.cfg.registry(d.sessionEnded)
+	if d.journal != nil {
+		options.Journal = d.journal
+	}
+	if d.registry, err = registry.New(options); err != nil {
 		return fmt.Errorf("wire registry: %w", err)
+	}
+	if err := d.registry.Restore(); err != nil {
+		return fmt.Errorf("%sSTATE_DIR: %w", prefix, err)
 	}
 	gatherer := prometheus.NewRegistry()
 	if d.metrics, err = metrics.New(gatherer, d.sources()); err != nil {
@@ -104,6 +115,7 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	if err := d.wirePool(ctx, data.Handler); err != nil {
 		return err
 	}
+	d.pool.Restore(d.recordedServers())
 	return d.wireAdmin(metrics.Handler(gatherer))
 }
 
@@ -158,6 +170,9 @@ func (d *daemon) run(ctx context.Context) error {
 	// What was begun before ctx was done is not cut by it but by the teardown.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopBackground = stop
+	if d.journal != nil {
+		d.journal.start(work)
+	}
 	d.background.Go(func() error { return d.registry.Run(work) })
 	d.background.Go(func() error { return d.upstreams.Run(work) })
 	if cleaner, ok := d.driver.(interface{ Run(context.Context) error }); ok {
@@ -257,6 +272,11 @@ func (d *daemon) stopServing(ctx context.Context) error {
 func (d *daemon) ready() error {
 	if d.draining.Load() {
 		return errDraining
+	}
+	if d.journal != nil {
+		if err := d.journal.ready(); err != nil {
+			return err
+		}
 	}
 	return d.pool.Ready()
 }

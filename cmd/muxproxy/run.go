@@ -29,6 +29,7 @@ func commands() []subcommand {
 		{"serve", "run the daemon (the default)", serve},
 		{"demo", "run a few rollouts against a built-in model and show what comes out", demo},
 		{"check", "validate the configuration and print what is in effect", check},
+		{"export", "write the traces in a state directory as lines of JSON", export},
 		{"openapi", "print the description of the admin API", openapi},
 		{"healthcheck", "ask the running daemon whether it is alive", healthcheck},
 		{"version", "print the version", version},

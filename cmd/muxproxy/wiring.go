@@ -26,7 +26,7 @@ func (c Config) registry(ended func(id string)) registry.Options {
 		AdmitTimeout:      c.AdmitTimeout,
 		Lease:             c.Lease,
 		TombstoneTTL:      c.TombstoneTTL,
-		TraceRetention:    c.TraceRetention,
+		TraceRetention:    *c.TraceRetention,
 		MaxTraceBytes:     int64(*c.MaxTraceBytes),
 		Ended:             ended,
 	}
@@ -82,6 +82,7 @@ func (d *daemon) sources() metrics.Sources {
 		},
 		Driver:    d.cfg.Tunnel,
 		Registry:  d.registry.Stats,
+		Journal:   d.journalState,
 		Pool:      func() metrics.PoolState { return poolState(d.pool.Stats()) },
 		Upstreams: d.upstreamStates,
 	}

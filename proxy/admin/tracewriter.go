@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -54,6 +55,17 @@ func (a *API) writeTraces(hctx huma.Context, contentType string, write func(*tra
 		}
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// WriteTrace writes a session's trace as one line, like a line of POST /traces/query. The error is the writer's, or that of reading the trace.
+func WriteTrace(w io.Writer, s *registry.Session) error {
+	t, err := s.Trace()
+	if err != nil {
+		return fmt.Errorf("read trace: %w", err)
+	}
+	out := bufio.NewWriterSize(w, 64<<10)
+	tw := &traceWriter{out: out, flush: out.Flush, lines: true}
+	return tw.trace(s.Spec(), t)
 }
 
 // trace writes a session's whole trace as one value.

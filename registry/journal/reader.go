@@ -46,11 +46,25 @@ func OpenReader(ctx context.Context, dir string) (*Reader, error) {
 // Close closes the files.
 func (r *Reader) Close() error { return r.db.Close() }
 
+// Sessions yields all sessions that are kept, in the order of their numbers.
+func (r *Reader) Sessions(ctx context.Context) iter.Seq2[registry.SessionRow, error] {
+	return r.allSessions(ctx)
+}
+
+// Trace returns what is kept of a session's calls, as of one moment. The error is [registry.ErrNotFound] once it was dropped.
+func (r *Reader) Trace(ctx context.Context, session uint32) (registry.TraceRows, error) {
+	return r.trace(ctx, session)
+}
+
 // Sessions implements [registry.Journal].
-func (j *Journal) Sessions() iter.Seq2[registry.SessionRow, error] { return j.readers.Sessions() }
+func (j *Journal) Sessions() iter.Seq2[registry.SessionRow, error] {
+	return j.readers.allSessions(context.Background())
+}
 
 // Trace implements [registry.Journal].
-func (j *Journal) Trace(session uint32) (registry.TraceRows, error) { return j.readers.Trace(session) }
+func (j *Journal) Trace(session uint32) (registry.TraceRows, error) {
+	return j.readers.trace(context.Background(), session)
+}
 
 // LastSession implements [registry.Journal].
 func (j *Journal) LastSession() (number uint32, err error) {
@@ -65,12 +79,12 @@ func (j *Journal) LastSession() (number uint32, err error) {
 // sessionsAtATime bounds how long one transaction lasts, and what it keeps in memory.
 const sessionsAtATime = 256
 
-// Sessions yields all sessions that are kept, in the order of their numbers. It holds no transaction meanwhile.
-func (r *reader) Sessions() iter.Seq2[registry.SessionRow, error] {
+// allSessions holds no transaction while it yields.
+func (r *reader) allSessions(ctx context.Context) iter.Seq2[registry.SessionRow, error] {
 	return func(yield func(registry.SessionRow, error) bool) {
 		after := int64(-1)
 		for {
-			rows, err := r.sessions(context.Background(), after)
+			rows, err := r.sessions(ctx, after)
 			if err != nil {
 				yield(registry.SessionRow{}, err)
 				return
@@ -108,9 +122,7 @@ func (r *reader) sessions(ctx context.Context, after int64) (sessions []registry
 	return sessions, nil
 }
 
-// Trace returns what is kept of a session's calls. The error is [registry.ErrNotFound] once it was dropped.
-func (r *reader) Trace(session uint32) (trace registry.TraceRows, err error) {
-	ctx := context.Background()
+func (r *reader) trace(ctx context.Context, session uint32) (trace registry.TraceRows, err error) {
 	tx, err := r.db.BeginTx(ctx, nil)
 	if err != nil {
 		return trace, fmt.Errorf("read trace: %w", err)

@@ -2,6 +2,7 @@ package journal_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"io"
 	"os"
@@ -176,4 +177,19 @@ func (s *stack) session(tb testing.TB, id string) *registry.Session {
 		tb.Fatal(err)
 	}
 	return session
+}
+
+// sqlite changes the database behind the journal's back.
+func sqlite(tb testing.TB, dir, query string) {
+	tb.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(dir, "journal.db"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := db.ExecContext(tb.Context(), query); err != nil {
+		tb.Error(err)
+	}
+	if err := db.Close(); err != nil {
+		tb.Fatal(err)
+	}
 }
