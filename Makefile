@@ -77,7 +77,7 @@ $(bin)/gofumpt-%:
 fuzz:
 	for package in $$(go list ./...); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
-			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(fuzztime) $$package; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(fuzztime) -fuzzminimizetime 1s $$package; \
 		done; \
 	done
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muxproxy/muxproxy/bench/scripted"
 	"github.com/muxproxy/muxproxy/proxy/dialect"
+	"github.com/muxproxy/muxproxy/proxy/sse"
 )
 
 // FuzzChatStream checks that no stream makes the parser panic, that every byte
@@ -72,6 +73,130 @@ func FuzzChatStream(f *testing.F) {
 			t.Error("the recorded stream was changed")
 		}
 		dialect.Chat{}.Inspect(assembled)
+	})
+}
+
+// FuzzCapturedStream checks that no stream makes the editing panic, that what is
+// left of it has no more than there was, and that its events are JSON if they
+// were.
+func FuzzCapturedStream(f *testing.F) {
+	for _, name := range []string{
+		"vllm/chat-ids-logprobs-usage.sse", "vllm/completions-ids-logprobs-usage.sse", "sglang/completions-ids-logprobs-usage.sse",
+		"sglang/chat-logprobs.sse", "openai/tools-usage.sse", "framing/crlf.sse", "json/exact.sse",
+	} {
+		f.Add(scripted.Fixture(name), uint8(0b111111))
+		f.Add(scripted.Fixture(name), uint8(0b011110))
+	}
+	f.Add([]byte("data: {\"choices\":[7,{\"token_ids\":[1],\"token_ids\":2},[]],\"prompt_token_ids\":{},\"logprobs\":1}\n\n"), uint8(0xff))
+	f.Fuzz(func(t *testing.T, raw []byte, bits uint8) {
+		original := bytes.Clone(raw)
+		added := dialect.AddedOf(uint32(bits))
+		r, err := dialect.Completions{}.Parse([]byte(`{"prompt":[1,2],"stream":true}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := dialect.Completions{}.Conversation(r)
+		s := dialect.Completions{}.Stream(r, added, c)
+		for _, event := range split(raw) {
+			action, replacement := s.Event(event)
+			if action != dialect.Replace {
+				continue
+			}
+			// A number or an empty value that becomes null grows.
+			if grown := bytes.Count(event, []byte("token_ids")) + bytes.Count(event, []byte("logprobs")) + bytes.Count(event, []byte(`\u`)); len(replacement) > len(event)+3*grown {
+				t.Errorf("%q is replaced by %q", event, replacement)
+			}
+			if before, after := sse.Data(event), sse.Data(replacement); json.Valid(before) && !json.Valid(after) {
+				t.Errorf("%q is replaced by %q, which is no JSON", before, after)
+			}
+		}
+		s.Result()
+		if !bytes.Equal(raw, original) {
+			t.Error("the recorded stream was changed")
+		}
+		if assembled, err := (dialect.Completions{}).Assemble(raw); err == nil {
+			dialect.Completions{}.Inspect(assembled)
+			if visible := (dialect.Completions{}).Visible(assembled, added); !json.Valid(visible) {
+				t.Errorf("%s is seen as %s", assembled, visible)
+			}
+		}
+	})
+}
+
+// FuzzResponsesStream checks that no stream makes the parser panic or loses an
+// event, that what follows the end is held, and that what it assembles to is JSON.
+func FuzzResponsesStream(f *testing.F) {
+	for _, name := range []string{"", "-tools", "-incomplete", "-failed", "-error", "-unknown", "-empty-output", "-no-terminal"} {
+		f.Add(scripted.Fixture("openai/responses" + name + ".sse"))
+	}
+	f.Add([]byte("data: {\"type\":\"response.output_item.done\",\"output_index\":-1,\"item\":[]}\n\ndata: {\"type\":\"response.completed\",\"response\":{\"output\":7}}\n\n"))
+	f.Add([]byte("data: {\"type\":\"response.completed\",\"response\":[]}\n\ndata: [DONE]\n\ndata: {\"error\":1}"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		original := bytes.Clone(raw)
+		s := dialect.Responses{}.Stream(&dialect.Request{}, dialect.Added{}, dialect.Conversation{})
+		for _, event := range split(raw) {
+			ended := s.Terminal()
+			action, replacement := s.Event(event)
+			if replacement != nil || action == dialect.Drop || ended && action != dialect.Hold {
+				t.Errorf("%q: action %d, replaced by %q", event, action, replacement)
+			}
+			if action == dialect.Abort && (!s.Result().Aborted || s.Complete()) {
+				t.Errorf("%q aborts a stream that is not aborted", event)
+			}
+		}
+		result := s.Result()
+		if s.Complete() && s.Failure() != nil {
+			t.Errorf("a failed stream is complete: %+v", result)
+		}
+		for _, choice := range result.Choices {
+			choice.Text()
+		}
+		assembled, err := dialect.Responses{}.Assemble(raw)
+		if err == nil && !json.Valid(assembled) {
+			t.Errorf("assembled to %s", assembled)
+		}
+		dialect.Responses{}.Inspect(assembled)
+		if !bytes.Equal(raw, original) {
+			t.Error("the recorded stream was changed")
+		}
+	})
+}
+
+// FuzzResponsesRequest checks that no request makes the parser panic, and that
+// none that names something by its id alone is taken for one that does not.
+func FuzzResponsesRequest(f *testing.F) {
+	for _, body := range []string{
+		`{"input":"hi"}`, `{"input":[{"role":"user","content":"a"},{"id":"x"},{"type":"item_reference","id":"y"}],"previous_response_id":"z"}`,
+		`{"input":[{"type":"reasoning","id":"rs","content":null,"encrypted_content":""},7,[],{"type":7,"id":8}],"background":false}`,
+		`{"input":[{"type":"function_call","call_id":1,"name":2,"arguments":3},{"type":"function_call_output","output":[{"text":1}]}]}`,
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, err := dialect.Responses{}.Parse(body)
+		if err != nil {
+			return
+		}
+		dialect.Responses{}.Conversation(r)
+		var plain struct {
+			Previous string `json:"previous_response_id"`
+			Input    []struct{ Type, ID string }
+		}
+		if json.Unmarshal(body, &plain) != nil {
+			return
+		}
+		want := 0
+		if plain.Previous != "" {
+			want++
+		}
+		for _, item := range plain.Input {
+			if item.Type == "item_reference" && item.ID != "" {
+				want++
+			}
+		}
+		if len(r.References) < want {
+			t.Errorf("%s has the references %+v, want at least %d", body, r.References, want)
+		}
 	})
 }
 

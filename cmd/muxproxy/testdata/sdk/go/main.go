@@ -43,7 +43,7 @@ func run(names []string, getenv func(string) string, stdout io.Writer) int {
 		return status(out.Encode(map[string]string{"error": err.Error()}), 2)
 	}
 	count, failed := 0, 0
-	for _, c := range slices.Concat(answers(s), extensions(s), refusals(s), faults(s), loads(s)) {
+	for _, c := range slices.Concat(answers(s), formats(s), extensions(s), refusals(s), faults(s), loads(s)) {
 		contained := func(name string) bool { return strings.Contains(c.name, name) }
 		if len(names) > 0 && !slices.ContainsFunc(names, contained) {
 			continue

@@ -9,6 +9,8 @@ import assert from 'node:assert/strict'
 import OpenAI from 'openai'
 import { VERSION } from 'openai/version'
 
+import { formats } from './formats.mjs'
+
 const KEYS = ['ENDED', 'STOPPED', 'ONE_TURN', 'CONTEXT', 'UNKNOWN'].map((k) => 'CHECK_KEY_' + k)
 const TEXT = 'Hello! How can I help?'
 const ANSWER = 'It is 18 °C in Paris and 14 °C in København.'
@@ -326,6 +328,8 @@ check('timeout', async () => {
   await caught(client.chat('silent', {}, { timeout: 500 }), OpenAI.APIConnectionTimeoutError)
   assert.ok((await client.chat('openai')).choices.length, 'the session still works')
 })
+
+formats({ check, client, counted, collect, caught })
 
 async function main(names) {
   const missing = ['OPENAI_BASE_URL', 'OPENAI_API_KEY', ...KEYS].filter((v) => !process.env[v])

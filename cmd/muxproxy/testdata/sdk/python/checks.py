@@ -386,7 +386,8 @@ def main(names):
         return 2
     lines = Lines()
     quiet = ["-p", "no:terminal", "-p", "no:cacheprovider"]
-    pytest.main([__file__, *quiet, "-k", " or ".join(names)], plugins=[lines])
+    formats = os.path.join(os.path.dirname(os.path.abspath(__file__)), "formats.py")
+    pytest.main([__file__, formats, *quiet, "-k", " or ".join(names)], plugins=[lines])
     print(json.dumps({"checks": lines.checks, "failed": lines.failed, "sdk": openai.__version__}))
     return 1 if lines.failed or not lines.checks else 0
 
