@@ -17,6 +17,7 @@ type outlet struct {
 	call    *call
 	client  http.ResponseWriter
 	control *http.ResponseController // of client
+	through http.ResponseController  // of the outlet itself
 
 	holders  int   // see attempts.let; attempts.mu guards these three
 	reserved int64 // bytes

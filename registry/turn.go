@@ -73,7 +73,7 @@ func (t *Turn) SetDelivered(delivered bool) {
 		return
 	}
 	if t.session != nil {
-		t.session.noteDelivered(t, delivered)
+		t.session.noteDelivered(t)
 	}
 }
 

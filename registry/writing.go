@@ -123,10 +123,10 @@ func (r *Registry) saveSessions(registrations []Registration) error {
 	return errors.Join(errs...)
 }
 
-// noteDelivered has it written down whether a turn was delivered.
-func (s *Session) noteDelivered(t *Turn, delivered bool) {
+// noteDelivered has it written down whether a turn was delivered, as is known when that is done: a retry may have got it meanwhile.
+func (s *Session) noteDelivered(t *Turn) {
 	s.registry.note(func() *Rows {
-		return &Rows{Session: s.row(), Delivered: &DeliveryRow{t.row, delivered}}
+		return &Rows{Session: s.row(), Delivered: &DeliveryRow{t.row, t.delivered.Load() == deliverySucceeded}}
 	}, nil)
 }
 
