@@ -205,6 +205,24 @@ func TestCloseOfAHungPeerIsBounded(t *testing.T) {
 	}
 }
 
+func TestCloseWhileReconnectingIsAtOnce(t *testing.T) {
+	s := frpstest.New(t, frpstest.Options{})
+	o := alert(s.Addr())
+	o.TLS = unverified()
+	opened, err := frp.Connect(t.Context(), o, hello(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Freeze() // so that every attempt hangs, too
+	defer s.Thaw()
+	await(t, opened, tunnel.Reconnecting)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := opened.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestClientIsAliveToAServerThatInsistsOnPings(t *testing.T) {
 	for _, version := range []string{frpstest.V066, frpstest.V071} {
 		t.Run(version, func(t *testing.T) {
