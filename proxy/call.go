@@ -182,7 +182,7 @@ func (c *call) fail(kind registry.FailureKind, status int, message string, recei
 // commit makes the turn visible. Only then may the client see its end.
 func (c *call) commit(status int, body []byte, result dialect.Result) error {
 	turn, err := c.admitted.Commit(registry.Response{
-		Status: status, Body: body, Stream: c.stream, Model: result.Model,
+		Status: status, Body: body, Shared: result.PromptTokenIDs, Stream: c.stream, Model: result.Model,
 		UpstreamRequestID: c.upstreamRequestID, Upstream: c.upstream, Replica: c.replica,
 		Usage: result.Usage, Choices: result.Choices, IDs: result.IDs,
 		WeightVersion:    registry.VersionSpan{Start: c.response.Version, End: c.response.CurrentVersion()},

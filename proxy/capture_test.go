@@ -45,8 +45,8 @@ func TestCapturedTokensAreRecordedAndNotSeen(t *testing.T) {
 			t.Errorf("%s: the harness got %d %v\n%s\nwant\n%s", test.recorded, got.StatusCode, got.err, got.body, want)
 		}
 		turn := r.turns()[0]
-		if !bytes.Equal(turn.Response, scripted.Fixture(test.recorded)) || dialect.AddedOf(turn.Added) == (dialect.Added{}) {
-			t.Errorf("%s: the turn, with %b added, holds\n%s", test.recorded, turn.Added, turn.Response)
+		if !bytes.Equal(turn.Response(), scripted.Fixture(test.recorded)) || dialect.AddedOf(turn.Added) == (dialect.Added{}) {
+			t.Errorf("%s: the turn, with %b added, holds\n%s", test.recorded, turn.Added, turn.Response())
 		}
 		retry := r.request(http.MethodPost, test.path, test.body)
 		retry.Header.Set("X-Stainless-Retry-Count", "1")

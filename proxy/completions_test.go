@@ -37,7 +37,7 @@ func TestCompletionsPassByteForByteBothWays(t *testing.T) {
 		}
 		r.wantTurns(1)
 		turn := r.turns()[0]
-		if string(turn.Request()) != body || !bytes.Equal(turn.Response, want) || turn.Dialect != "completions" || turn.Usage == nil || turn.Usage.OutputTokens == 0 {
+		if string(turn.Request()) != body || !bytes.Equal(turn.Response(), want) || turn.Dialect != "completions" || turn.Usage == nil || turn.Usage.OutputTokens == 0 {
 			t.Errorf("%s: the turn is %+v", fixture, turn)
 		}
 	}

@@ -166,8 +166,8 @@ func TestFinishedGenerationIsCommittedAlthoughTheClientLeft(t *testing.T) {
 			if d := r.delivered(); d != "false" {
 				s.t.Errorf("client left after %s: delivered is %s, want false", after, d)
 			}
-			if turns := r.turns(); len(turns) == 1 && (!bytes.Equal(turns[0].Response, chat) || turns[0].Usage == nil) {
-				s.t.Errorf("client left after %s: the turn holds\n%s", after, turns[0].Response)
+			if turns := r.turns(); len(turns) == 1 && (!bytes.Equal(turns[0].Response(), chat) || turns[0].Usage == nil) {
+				s.t.Errorf("client left after %s: the turn holds\n%s", after, turns[0].Response())
 			}
 			s.wantLogged(logged{Outcome: "client_disconnected", End: "client_gone"})
 			s.wantIdle()

@@ -39,8 +39,8 @@ func TestSlowJSONAnswerBeginsBeforeTheLimitOfItsTunnel(t *testing.T) {
 			s.t.Errorf("got %v, %d spaces and\n%s", err, spaces, body)
 		}
 		r.wantTurns(1)
-		if turn := r.turns()[0]; !bytes.Equal(turn.Response, script.Body) {
-			s.t.Errorf("the turn holds %q", turn.Response)
+		if turn := r.turns()[0]; !bytes.Equal(turn.Response(), script.Body) {
+			s.t.Errorf("the turn holds %q", turn.Response())
 		}
 		s.wantLogged(logged{Outcome: "ok", Status: 200})
 	}, limited)

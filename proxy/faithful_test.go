@@ -26,7 +26,7 @@ func TestJSONPassesByteForByteBothWays(t *testing.T) {
 		}
 		r.wantTurns(1)
 		turn := r.turns()[0]
-		if string(turn.Request()) != body || !bytes.Equal(turn.Response, direct.body) {
+		if string(turn.Request()) != body || !bytes.Equal(turn.Response(), direct.body) {
 			t.Errorf("%s: the turn holds other bytes than were sent", model)
 		}
 		r.settle()
@@ -76,7 +76,7 @@ func TestStreamsPassByteForByteWhenTheHarnessAsksForUsage(t *testing.T) {
 			continue
 		}
 		r.wantTurns(1)
-		if turn := r.turns()[0]; !bytes.Equal(turn.Response, want) || string(turn.Request()) != body {
+		if turn := r.turns()[0]; !bytes.Equal(turn.Response(), want) || string(turn.Request()) != body {
 			t.Errorf("%s: the turn holds other bytes than were sent", model)
 		}
 	}

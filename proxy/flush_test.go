@@ -163,8 +163,8 @@ func TestEventOfEightMebibytesPassesWhole(t *testing.T) {
 		t.Errorf("got %d bytes, %v", len(got.body), got.err)
 	}
 	r.wantTurns(1)
-	if turn := r.turns()[0]; !bytes.Equal(turn.Response, got.body) {
-		t.Errorf("the turn holds %d bytes, the client got %d", len(turn.Response), len(got.body))
+	if turn := r.turns()[0]; !bytes.Equal(turn.Response(), got.body) {
+		t.Errorf("the turn holds %d bytes, the client got %d", len(turn.Response()), len(got.body))
 	}
 }
 

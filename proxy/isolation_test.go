@@ -76,10 +76,10 @@ func TestParallelRolloutsKeepToThemselves(t *testing.T) {
 	for i, r := range all {
 		r.wantTurns(turns)
 		for n, turn := range r.turns() {
-			if string(turn.Request()) != sent[i][n] || string(turn.Response) != received[i][n] {
-				t.Errorf("rollout %d, turn %d holds\n%s\n%s\nwant\n%s\n%s", i, n, turn.Request(), turn.Response, sent[i][n], received[i][n])
+			if string(turn.Request()) != sent[i][n] || string(turn.Response()) != received[i][n] {
+				t.Errorf("rollout %d, turn %d holds\n%s\n%s\nwant\n%s\n%s", i, n, turn.Request(), turn.Response(), sent[i][n], received[i][n])
 			}
-			for _, mark := range marks.FindAllString(string(turn.Response), -1) {
+			for _, mark := range marks.FindAllString(string(turn.Response()), -1) {
 				if mark != fmt.Sprintf("r%dt%d", i, n) {
 					t.Fatalf("rollout %d, turn %d was answered %s", i, n, mark)
 				}

@@ -64,7 +64,7 @@ func TestKeepalivesStandBetweenEventsAndEndNone(t *testing.T) {
 			}
 		}
 		for _, turn := range r.turns() {
-			if bytes.Contains(turn.Response, []byte("keepalive")) {
+			if bytes.Contains(turn.Response(), []byte("keepalive")) {
 				s.t.Error("a keepalive was recorded")
 			}
 		}

@@ -116,7 +116,7 @@ func TestMessagesPassByteForByteBothWays(t *testing.T) {
 			}
 			r.wantTurns(1)
 			turn := r.turns()[0]
-			if string(turn.Request()) != body || !bytes.Equal(turn.Response, want) || turn.Dialect != "messages" {
+			if string(turn.Request()) != body || !bytes.Equal(turn.Response(), want) || turn.Dialect != "messages" {
 				t.Errorf("%s: the turn is of dialect %s or holds other bytes than were sent", fixture+suffix, turn.Dialect)
 			}
 			if turn.Usage == nil || turn.Usage.InputTokens == 0 || turn.Usage.OutputTokens == 0 {

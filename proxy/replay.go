@@ -22,7 +22,7 @@ func (c *call) answerAgain(claimed claim, turn *registry.Turn) error {
 	added := dialect.AddedOf(turn.Added)
 	if !turn.Stream {
 		h.Set("Content-Type", "application/json")
-		c.handedOver(claimed, c.deliver(turn.Status, c.dialect.Visible(turn.Response, added)))
+		c.handedOver(claimed, c.deliver(turn.Status, c.dialect.Visible(turn.Response(), added)))
 		return nil
 	}
 	request, err := c.dialect.Parse(turn.Request())
@@ -35,7 +35,7 @@ func (c *call) answerAgain(claimed claim, turn *registry.Turn) error {
 		c.begin(turn.Status)
 	}
 	c.end = "done"
-	err = c.writeVisible(turn.Response, c.dialect.Stream(request, added, dialect.Conversation{}))
+	err = c.writeVisible(turn.Response(), c.dialect.Stream(request, added, dialect.Conversation{}))
 	if err != nil {
 		c.lost(err)
 	}

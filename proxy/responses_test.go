@@ -52,7 +52,7 @@ func TestResponsesPassByteForByteBothWays(t *testing.T) {
 		}
 		r.wantTurns(1)
 		turn := r.turns()[0]
-		if string(turn.Request()) != test.body || !bytes.Equal(turn.Response, want) || turn.Dialect != "responses" || turn.Usage == nil || turn.Usage.OutputTokens == 0 {
+		if string(turn.Request()) != test.body || !bytes.Equal(turn.Response(), want) || turn.Dialect != "responses" || turn.Usage == nil || turn.Usage.OutputTokens == 0 {
 			t.Errorf("%s: the turn is %+v", test.fixture, turn)
 		}
 	}

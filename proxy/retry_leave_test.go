@@ -96,7 +96,7 @@ func (s *stack) wantWhole(r *rollout, last answer, want []byte) {
 		s.t.Errorf("the last try got %d %q, %v", last.StatusCode, last.body, last.err)
 	}
 	trace := r.trace()
-	if len(trace.Turns) != 1 || !bytes.Equal(trace.Turns[0].Response, want) {
+	if len(trace.Turns) != 1 || !bytes.Equal(trace.Turns[0].Response(), want) {
 		s.t.Errorf("the trace has %d turns, want 1", len(trace.Turns))
 		return
 	}

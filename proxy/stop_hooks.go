@@ -118,8 +118,8 @@ func (p *Proxy) askStopHook(ctx context.Context, condition registry.StopConditio
 // assembled is a turn's response as JSON.
 func assembled(turn *registry.Turn) ([]byte, error) {
 	if !turn.Stream {
-		return turn.Response, nil
+		return turn.Response(), nil
 	}
 	d, _ := dialect.ByName(turn.Dialect)
-	return d.Assemble(turn.Response)
+	return d.Assemble(turn.Response())
 }

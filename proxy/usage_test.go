@@ -198,7 +198,7 @@ func TestUsageIsTakenOutOfAnyFraming(t *testing.T) {
 			if got, want := r.chat("framed", streaming), reframe(plain); !bytes.Equal(got.body, want) || got.err != nil {
 				s.t.Errorf("%s: got %v\n%s\nwant\n%s", name, got.err, got.body, want)
 			}
-			if turns := r.turns(); len(turns) != 1 || turns[0].Usage == nil || turns[0].Usage.InputTokens != 19 || !bytes.Equal(turns[0].Response, reframe(lf)) {
+			if turns := r.turns(); len(turns) != 1 || turns[0].Usage == nil || turns[0].Usage.InputTokens != 19 || !bytes.Equal(turns[0].Response(), reframe(lf)) {
 				s.t.Errorf("%s: the turn is not what came", name)
 			}
 		}

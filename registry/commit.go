@@ -44,8 +44,10 @@ func (c *Call) Commit(response Response) (*Turn, error) {
 	s := c.session
 	condition := matched(s.conditions, response.Choices)
 	turn := c.turn(&response)
+	s.store.keep(turn, response.Shared)
 	written, err := s.commit(c, turn, condition)
 	if err != nil {
+		s.store.release(turn.shared)
 		return nil, err
 	}
 	if written != nil {
@@ -53,7 +55,7 @@ func (c *Call) Commit(response Response) (*Turn, error) {
 			return nil, err
 		}
 	}
-	s.store.grow(cap(response.Body))
+	s.store.grow(cap(turn.response))
 	s.registry.reclaim()
 	return turn, nil
 }
@@ -84,7 +86,7 @@ func (c *Call) turn(response *Response) *Turn {
 		Dialect: c.info.Dialect, Route: c.info.Route, RequestID: c.info.RequestID, Attempt: c.info.Attempt, Digest: c.info.Digest,
 		Model: response.Model, UpstreamRequestID: response.UpstreamRequestID,
 		Upstream: response.Upstream, Replica: response.Replica,
-		Status: response.Status, Response: response.Body, Stream: response.Stream, Choices: choices, IDs: slices.Clone(response.IDs),
+		Status: response.Status, response: response.Body, Stream: response.Stream, Choices: choices, IDs: slices.Clone(response.IDs),
 		Usage: copied(response.Usage), WeightVersion: response.WeightVersion,
 		StartedAt: response.StartedAt, TimeToFirstEvent: response.TimeToFirstEvent, Duration: response.Duration,
 	}

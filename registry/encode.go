@@ -96,14 +96,14 @@ func decodeState(raw []byte) (*keptState, error) {
 // keptTurn is a Turn without what is kept elsewhere, or follows from its place.
 type keptTurn struct {
 	*Turn
-	Index      *int   `json:",omitempty"` // it shadows the turn's
-	Response   []byte `json:",omitempty"` // likewise
+	Index      *int `json:",omitempty"` // it shadows the turn's
+	SharedAt   int  `json:",omitempty"` // where in the response the run is that is kept apart
 	AdmittedAt time.Time
 	Condition  string `json:",omitempty"` // that it met
 }
 
 func encodeTurn(t *Turn, admitted time.Time, condition string) []byte {
-	return mustEncode(keptTurn{Turn: t, AdmittedAt: admitted, Condition: condition})
+	return mustEncode(keptTurn{Turn: t, SharedAt: t.sharedAt, AdmittedAt: admitted, Condition: condition})
 }
 
 func decodeTurn(raw []byte) (*keptTurn, error) {

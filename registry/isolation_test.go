@@ -40,8 +40,8 @@ func TestSessionsNeverSeeEachOthersTurns(t *testing.T) {
 		all.Go(func() {
 			for range 50 {
 				for _, turn := range traceOf(t, s).Turns {
-					if string(turn.Response) != mark || !strings.Contains(string(turn.Request()), mark) {
-						t.Errorf("a turn of another session: %s", turn.Response)
+					if string(turn.Response()) != mark || !strings.Contains(string(turn.Request()), mark) {
+						t.Errorf("a turn of another session: %s", turn.Response())
 					}
 				}
 				r.Stats()

@@ -72,6 +72,7 @@ type CallRow struct {
 	About     []byte // a text of the registry's
 	Request   []byte // of which parts its request is made
 	Body      []byte // the response, or what was received
+	Shared    []byte // of which parts a run of the response is made that is not in Body
 	Delivered *bool
 }
 

@@ -26,12 +26,18 @@ func (s *store) load(rows TraceRows) (trace loadedTrace, err error) {
 		if err != nil {
 			return trace, fmt.Errorf("request of call %d: %w", row.ID, err)
 		}
-		if r != nil {
-			cost += int64(recordOverhead + fieldOverhead*len(r.fields))
-			s.recent = append(s.recent, r)
+		shared, err := decodeRecord(row.Shared, parts)
+		if err != nil {
+			return trace, fmt.Errorf("response of call %d: %w", row.ID, err)
+		}
+		for _, r := range []*record{r, shared} {
+			if r != nil {
+				cost += int64(recordOverhead + fieldOverhead*len(r.fields))
+				s.recent = append(s.recent, r)
+			}
 		}
 		trace.lastRow = max(trace.lastRow, row.ID)
-		if err := trace.add(row, r, len(trace.turns)+len(trace.failed) < len(rows.Calls)); err != nil {
+		if err := trace.add(row, r, shared, len(trace.turns)+len(trace.failed) < len(rows.Calls)); err != nil {
 			return trace, fmt.Errorf("call %d: %w", row.ID, err)
 		}
 		if row.Turn {
@@ -56,13 +62,17 @@ func (s *store) load(rows TraceRows) (trace loadedTrace, err error) {
 	return trace, nil
 }
 
-func (t *loadedTrace) add(row CallRow, r *record, ended bool) error {
+func (t *loadedTrace) add(row CallRow, r, shared *record, ended bool) error {
 	if row.Turn {
 		turn, err := decodeTurn(row.About)
 		if err != nil {
 			return err
 		}
-		turn.request, turn.Turn.Response, turn.row = r, row.Body, row.ID
+		if turn.SharedAt < 0 || turn.SharedAt > len(row.Body) {
+			return errDamaged
+		}
+		turn.request, turn.response, turn.row = r, row.Body, row.ID
+		turn.shared, turn.sharedAt = shared, turn.SharedAt
 		if row.Delivered != nil {
 			turn.delivered.Store(delivery(*row.Delivered))
 		}

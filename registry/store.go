@@ -79,6 +79,23 @@ func (s *store) add(body []byte, spans []Part) *record {
 	return r
 }
 
+// keep takes a run of the turn's response out of it, to be kept as what it has beyond that of an earlier turn: the token ids of a prompt
+// repeat those of the one before it.
+func (s *store) keep(t *Turn, run []byte) {
+	at := -1
+	if len(run) >= minShared {
+		at = bytes.Index(t.response, run)
+	}
+	if at < 0 {
+		return
+	}
+	t.shared, t.sharedAt = s.add(run, []Part{{Key: sharedRun, End: len(run)}}), at
+	t.response = slices.Concat(t.response[:at], t.response[at+len(run):])
+}
+
+// sharedRun is the key of the run that a response shares. It is no text, and so no field of a request.
+const sharedRun = "\xff"
+
 // release gives back what no other record is made of. r may be nil.
 func (s *store) release(r *record) {
 	if r == nil {
@@ -198,9 +215,12 @@ func (s *store) restBase(base *record) *part {
 	switch {
 	case base != nil:
 		return base.rest
-	case len(s.recent) > 0:
-		return s.recent[len(s.recent)-1].rest
 	default:
+		for _, r := range slices.Backward(s.recent) {
+			if r.field(sharedRun) == nil {
+				return r.rest
+			}
+		}
 		return nil
 	}
 }

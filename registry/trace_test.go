@@ -147,7 +147,7 @@ func TestTurnCanBeReadWhenCommitReturns(t *testing.T) {
 			WeightVersion: registry.VersionSpan{Start: registry.IntVersion(int64(i)), End: registry.IntVersion(int64(i + 1))},
 		})
 		turn, err := s.Turn(i)
-		if err != nil || turn != committed || !bytes.Equal(turn.Request(), body) || string(turn.Response) != "answer" ||
+		if err != nil || turn != committed || !bytes.Equal(turn.Request(), body) || string(turn.Response()) != "answer" ||
 			turn.Dialect != "chat" || turn.RequestID != "r" || turn.Model != "m" || turn.RequestSize() != len(body) {
 			t.Errorf("Turn(%d) = %+v, %v", i, turn, err)
 		}

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -22,8 +23,7 @@ type Turn struct {
 	Replica           string
 
 	Status        int
-	Response      []byte // the exact bytes received; must not be changed
-	Stream        bool   // Response is a stream of events
+	Stream        bool // the response is a stream of events
 	Choices       []Choice
 	IDs           []string // under which later requests may refer to the response or to parts of it
 	Usage         *Usage   // nil if upstream reported none
@@ -34,6 +34,9 @@ type Turn struct {
 	Duration         time.Duration
 
 	request       *record
+	response      []byte  // without what is in shared
+	shared        *record // a run of the response's bytes, nil if there is none
+	sharedAt      int
 	session       *Session // nil unless there is a journal
 	row           uint32   // the turn's in the journal
 	contextTokens int64    // of prompt and completion; the nearest ancestor's if this turn's are unknown
@@ -52,6 +55,14 @@ func (t *Turn) Request() []byte { return t.request.bytes() }
 
 // RequestSize returns the length of what Request returns.
 func (t *Turn) RequestSize() int { return t.request.size() }
+
+// Response returns the exact bytes that were received, which must not be changed.
+func (t *Turn) Response() []byte {
+	if t.shared == nil {
+		return t.response
+	}
+	return slices.Concat(t.response[:t.sharedAt], t.shared.bytes(), t.response[t.sharedAt:])
+}
 
 // Delivered says whether the last byte was written to the harness, nil if that is not known yet.
 func (t *Turn) Delivered() *bool {
@@ -128,6 +139,7 @@ type Part struct {
 type Response struct {
 	Status            int
 	Body              []byte // the exact bytes received; the registry keeps the slice
+	Shared            []byte // a run of Body's bytes that is likely to begin as one of an earlier turn does
 	Stream            bool
 	Model             string
 	UpstreamRequestID string

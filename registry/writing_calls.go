@@ -154,6 +154,7 @@ func (s *Session) submit(c *Call, turn *Turn, condition string) (*commitment, er
 func (w *commitment) wait() error {
 	err := <-w.done
 	if w.added != nil {
+		w.call.session.store.release(w.turn.shared)
 		w.call.session.store.exchange(w.added, w.dropped)
 		w.call.session.registry.reclaim()
 	}
@@ -162,10 +163,13 @@ func (w *commitment) wait() error {
 
 func (w *commitment) rows() *Rows {
 	s := w.call.session
-	w.drafted = s.store.draftParts(w.turn.request)
+	w.drafted = append(s.store.draftParts(w.turn.request), s.store.draftParts(w.turn.shared)...)
 	rows := &Rows{
 		Session: s.row(), Parts: w.drafted.rows(),
-		Call: &CallRow{ID: w.turn.row, Turn: true, About: w.about, Request: w.turn.request.encode(), Body: w.turn.Response},
+		Call: &CallRow{
+			ID: w.turn.row, Turn: true, About: w.about,
+			Request: w.turn.request.encode(), Body: w.turn.response, Shared: w.turn.shared.encode(),
+		},
 	}
 	if w.call.written {
 		rows.StartedOver = w.call.row
@@ -197,7 +201,7 @@ func (w *commitment) finish(err error) {
 // failure is what became of a turn that could not be written.
 func (t *Turn) failure(err error) Failure {
 	return Failure{
-		Kind: FailureCommitFailed, Status: t.Status, Message: err.Error(), Received: t.Response,
+		Kind: FailureCommitFailed, Status: t.Status, Message: err.Error(), Received: t.Response(),
 		UpstreamRequestID: t.UpstreamRequestID, Upstream: t.Upstream, Replica: t.Replica,
 		StartedAt: t.StartedAt, TimeToFirstEvent: t.TimeToFirstEvent, Duration: t.Duration,
 	}

@@ -152,9 +152,9 @@ func (a *API) getResponse(_ context.Context, in *turnInput) (*writer, error) {
 		return nil, err
 	}
 	if t.Stream {
-		return bytesOf("text/event-stream", t.Response), nil
+		return bytesOf("text/event-stream", t.Response()), nil
 	}
-	return bytesOf("application/json", t.Response), nil
+	return bytesOf("application/json", t.Response()), nil
 }
 
 func bytesOf(contentType string, raw []byte) *writer {

@@ -119,9 +119,9 @@ func appendTurn(dst []byte, t, parent *registry.Turn) ([]byte, error) {
 // reading is what a turn's response amounts to, and what can be read from it.
 func reading(t *registry.Turn) (response []byte, details dialect.Details) {
 	d, known := dialect.ByName(t.Dialect)
-	response = t.Response
+	response = t.Response()
 	if known && t.Stream {
-		assembled, err := d.Assemble(t.Response)
+		assembled, err := d.Assemble(response)
 		if err != nil {
 			return nil, details
 		}

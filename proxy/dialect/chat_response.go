@@ -43,12 +43,17 @@ func choicesOf(body []byte, read func(raw []byte, choice *registry.Choice)) (Res
 	if raw, ok := object.Get("usage"); ok {
 		result.Usage = chatUsageOf(raw)
 	}
+	ids, _ := object.Get("prompt_token_ids")
+	result.PromptTokenIDs = notNull(ids)
 	choices, ok := object.Get("choices")
 	if result.Failure = chatFailure(object); result.Failure == nil && !ok {
 		result.Failure = &Failure{Message: "the answer has no choices"}
 	}
 	for raw := range rawjson.Elements(choices) {
 		choice := chatChoice(raw)
+		if result.PromptTokenIDs == nil {
+			result.PromptTokenIDs = notNull(rawjson.Lookup(raw, "prompt_token_ids"))
+		}
 		read(raw, &choice)
 		result.Aborted = result.Aborted || choice.FinishReason == finishAborted
 		result.Choices = append(result.Choices, choice)

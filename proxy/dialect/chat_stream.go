@@ -22,6 +22,7 @@ type chatStream struct {
 	aborted bool
 	model   string
 	usage   *registry.Usage
+	prompt  []byte             // its token ids, a JSON array
 	choices []chatStreamChoice // in order of first appearance
 	unread  [][]byte           // chunks that only go on with what was begun
 	idle    int                // choices of the last chunk that say nothing
@@ -106,6 +107,8 @@ func (s *chatStream) chunk(event, data []byte) (Action, []byte) {
 			}
 		case "usage":
 			usage = value
+		case "prompt_token_ids":
+			s.promptIDs(value)
 		case "choices":
 			for choice := range rawjson.Elements(value) {
 				s.choice(choice)
@@ -176,6 +179,8 @@ func (s *chatStream) choice(raw []byte) {
 			text = value
 		case "token_ids":
 			tokenIDs = value
+		case "prompt_token_ids":
+			s.promptIDs(value)
 		case "finish_reason":
 			finish = value
 		}
@@ -207,6 +212,12 @@ func (s *chatStream) choice(raw []byte) {
 		case "function_call":
 			c.function(-1, value)
 		}
+	}
+}
+
+func (s *chatStream) promptIDs(raw []byte) {
+	if s.prompt == nil && rawjson.Kind(raw) == '[' {
+		s.prompt = raw
 	}
 }
 
@@ -290,7 +301,7 @@ func (s *chatStream) finished() bool {
 // Result implements Stream.
 func (s *chatStream) Result() Result {
 	s.read()
-	result := Result{Model: s.model, Usage: s.usage, Failure: s.failure, Aborted: s.aborted}
+	result := Result{Model: s.model, Usage: s.usage, PromptTokenIDs: s.prompt, Failure: s.failure, Aborted: s.aborted}
 	f := newFingerprint()
 	defer f.free()
 	for i := range s.choices {

@@ -31,7 +31,7 @@ func (Completions) Stream(r *Request, added Added, c Conversation) Stream {
 // Result implements Stream.
 func (s *completionsStream) Result() Result {
 	s.read()
-	result := Result{Model: s.model, Usage: s.usage, Failure: s.failure, Aborted: s.aborted}
+	result := Result{Model: s.model, Usage: s.usage, PromptTokenIDs: s.prompt, Failure: s.failure, Aborted: s.aborted}
 	for i := range s.choices {
 		c := &s.choices[i]
 		choice := registry.Choice{Index: c.index, FinishReason: c.finish}

@@ -120,6 +120,11 @@ type Result struct {
 	Usage   *registry.Usage // nil when the upstream did not say
 	Choices []registry.Choice
 	IDs     []string // under which the provider may store it and its parts
+
+	// PromptTokenIDs is where the answer has them, nil if it does not: they
+	// begin as those of the turn before do.
+	PromptTokenIDs json.RawMessage
+
 	Failure *Failure // the upstream answered with an error in the body
 	Aborted bool     // a choice ended with finish_reason "abort"
 }

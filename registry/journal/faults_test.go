@@ -69,7 +69,7 @@ func TestFullDiskFailsTurnsAndRegistrationsAndIsOverByItself(t *testing.T) {
 		after := start(t, s.die(t))
 		trace := traceOf(t, after.session(t, "a"))
 		after.stop()
-		if len(trace.Turns) != 2 || string(trace.Turns[1].Response) != "three" {
+		if len(trace.Turns) != 2 || string(trace.Turns[1].Response()) != "three" {
 			t.Fatalf("after a restart there are %d turns", len(trace.Turns))
 		}
 		if len(trace.FailedCalls) == 1 && trace.FailedCalls[0].Error.Kind == registry.FailureCommitFailed {
@@ -141,8 +141,8 @@ func TestTruncatedLogLosesItsEndAndNothingElse(t *testing.T) {
 		}
 		fewest = len(trace.Turns)
 		for i, turn := range trace.Turns {
-			if string(turn.Response) != fmt.Sprint("answer ", i) || len(turn.Request()) == 0 {
-				t.Errorf("turn %d is %q", i, turn.Response)
+			if string(turn.Response()) != fmt.Sprint("answer ", i) || len(turn.Request()) == 0 {
+				t.Errorf("turn %d is %q", i, turn.Response())
 			}
 		}
 		after.stop()

@@ -68,8 +68,8 @@ func TestSessionIsTheSameAfterTheProcessDied(t *testing.T) {
 		t.Fatalf("%d turns and %d failed calls; want 5 and 1", len(trace.Turns), len(trace.FailedCalls))
 	}
 	for i, turn := range trace.Turns {
-		if !bytes.Equal(turn.Request(), want[i]) || string(turn.Response) != fmt.Sprint("answer ", i) || turn.Index != i {
-			t.Errorf("turn %d is %q, %q", turn.Index, turn.Request(), turn.Response)
+		if !bytes.Equal(turn.Request(), want[i]) || string(turn.Response()) != fmt.Sprint("answer ", i) || turn.Index != i {
+			t.Errorf("turn %d is %q, %q", turn.Index, turn.Request(), turn.Response())
 		}
 		if d := turn.Delivered(); d == nil || !*d {
 			t.Errorf("turn %d is not delivered any more", i)
@@ -137,10 +137,10 @@ func TestEndedTraceIsReadFromDiskAndItsMemoryIsFree(t *testing.T) {
 	for _, at := range []*stack{s, start(t, s.die(t))} {
 		session := at.session(t, "a")
 		trace := traceOf(t, session)
-		if len(trace.Turns) != 10 || string(trace.Turns[9].Response) != "answer 9" || trace.Turns[9].Index != 9 {
+		if len(trace.Turns) != 10 || string(trace.Turns[9].Response()) != "answer 9" || trace.Turns[9].Index != 9 {
 			t.Fatalf("the trace has %d turns", len(trace.Turns))
 		}
-		if turn, err := session.Turn(3); err != nil || turn.Index != 3 || string(turn.Response) != "answer 3" {
+		if turn, err := session.Turn(3); err != nil || turn.Index != 3 || string(turn.Response()) != "answer 3" {
 			t.Errorf("turn 3 is %+v, %v", turn, err)
 		}
 		if _, err := session.Turn(10); !errors.Is(err, registry.ErrNotFound) {

@@ -33,12 +33,12 @@ func readStarted(ctx context.Context, tx *sql.Tx, session uint32, to *registry.T
 }
 
 func readCalls(ctx context.Context, tx *sql.Tx, session uint32, to *registry.TraceRows) error {
-	return each(ctx, tx, session, `SELECT key, turn, about, request, body, delivered FROM calls LEFT JOIN deliveries USING (key)
+	return each(ctx, tx, session, `SELECT key, turn, about, request, body, shared, delivered FROM calls LEFT JOIN deliveries USING (key)
 		WHERE key BETWEEN ? AND ? ORDER BY key`,
 		func(scan func(...any) error) error {
 			var key int64
 			var c registry.CallRow
-			err := scan(&key, &c.Turn, &c.About, &c.Request, &c.Body, &c.Delivered)
+			err := scan(&key, &c.Turn, &c.About, &c.Request, &c.Body, &c.Shared, &c.Delivered)
 			c.ID = uint32(key)
 			to.Calls = append(to.Calls, c)
 			return err

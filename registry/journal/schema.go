@@ -42,7 +42,8 @@ func migrations() []string {
 			turn    INTEGER NOT NULL,
 			about   BLOB NOT NULL, -- JSON
 			request BLOB, -- which parts it is made of
-			body    BLOB
+			body    BLOB,
+			shared  BLOB -- which parts what is missing in the body is made of
 		) STRICT;
 		CREATE TABLE deliveries (
 			key       INTEGER PRIMARY KEY,

@@ -43,7 +43,7 @@ func newWriter(ctx context.Context, db *sql.DB) (*writer, error) {
 		{&w.part, "INSERT OR REPLACE INTO parts (key, base, prefix, suffix, middle) VALUES (?, ?, ?, ?, ?)"},
 		{&w.start, "INSERT OR REPLACE INTO started (key, about, request) VALUES (?, ?, ?)"},
 		{&w.startedOver, "DELETE FROM started WHERE key = ?"},
-		{&w.call, "INSERT OR REPLACE INTO calls (key, turn, about, request, body) VALUES (?, ?, ?, ?, ?)"},
+		{&w.call, "INSERT OR REPLACE INTO calls (key, turn, about, request, body, shared) VALUES (?, ?, ?, ?, ?, ?)"},
 		{&w.delivered, "INSERT OR REPLACE INTO deliveries (key, delivered) SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM calls WHERE key = ?1)"},
 		{&w.dropPart, "DELETE FROM parts WHERE key = ?"},
 		{&w.dropCall, "DELETE FROM calls WHERE key = ?"},
@@ -125,7 +125,7 @@ func (w *writer) putCalls(ctx context.Context, r *registry.Rows) error {
 		}
 	}
 	if c := r.Call; c != nil {
-		if err := run(ctx, w.call, key(r.Session, c.ID), c.Turn, c.About, orNull(c.Request), orNull(c.Body)); err != nil {
+		if err := run(ctx, w.call, key(r.Session, c.ID), c.Turn, c.About, orNull(c.Request), orNull(c.Body), orNull(c.Shared)); err != nil {
 			return fmt.Errorf("write call: %w", err)
 		}
 	}
