@@ -25,6 +25,15 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 func TestAnUnknownHostIsRefusedWithTheLineToAdd(t *testing.T) {
 	sshd := sshdtest.Start(t)
 	known, err := os.ReadFile(sshd.KnownHosts)
