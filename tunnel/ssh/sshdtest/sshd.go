@@ -3,6 +3,7 @@
 package sshdtest
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
@@ -75,7 +76,8 @@ func Start(tb testing.TB, lines ...string) *Server {
 }
 
 // Restart starts it, after [Server.Kill], on the same port and with the same
-// keys, and waits until it listens.
+// keys, and waits until it listens. It may be called by a part of the test that
+// ends before the sshd does.
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	log, err := os.OpenFile(filepath.Join(s.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -83,7 +85,7 @@ func (s *Server) Restart(tb testing.TB) {
 		tb.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	s.command = exec.CommandContext(tb.Context(), program, "-D", "-e", "-f", s.config()) //nolint:gosec // ours
+	s.command = exec.CommandContext(context.WithoutCancel(tb.Context()), program, "-D", "-e", "-f", s.config())
 	s.command.Stderr = log
 	if err := s.command.Start(); err != nil {
 		tb.Fatalf("start sshd (Debian: openssh-server): %v", err)
