@@ -183,9 +183,9 @@ type retried struct {
 	FailedCalls []json.RawMessage `json:"failed_calls"`
 }
 
-func retriedTrace(t *testing.T, d *daemon) (trace retried) {
+func retriedTrace(t *testing.T, d *daemon, id string) (trace retried) {
 	t.Helper()
-	_, answer := d.get(t, "/sessions/active/trace")
+	_, answer := d.get(t, "/sessions/"+id+"/trace")
 	if err := json.Unmarshal(answer, &trace); err != nil {
 		t.Fatal(err)
 	}
@@ -207,10 +207,10 @@ func verifyRetries(t *testing.T, d *daemon, u *scripted.Upstream, checks int) {
 	if n := len(u.Requests()); n != checks {
 		t.Errorf("the upstream got %d calls, want %d", n, checks)
 	}
-	trace := retriedTrace(t, d)
+	trace := retriedTrace(t, d, "active")
 	// A client has its last byte a moment before it is known that it was written.
 	for deadline := time.Now().Add(patience); trace.undelivered() >= 0 && time.Now().Before(deadline); {
-		trace = retriedTrace(t, d)
+		trace = retriedTrace(t, d, "active")
 	}
 	if len(trace.Turns) != checks || len(trace.FailedCalls) != 0 {
 		t.Errorf("the trace has %d turns and %d failed calls, want %d and none", len(trace.Turns), len(trace.FailedCalls), checks)
