@@ -11,7 +11,7 @@ frps := tunnel/frp/frpstest/testdata
 frpc := bench/controlplane/testdata
 fuzztime ?= 10s
 
-.PHONY: build demo test sdk-setup frps frpc lint fuzz bench bench-fairness clean
+.PHONY: build demo test sdk-setup frps frpc lint fuzz bench bench-fairness bench-rollouts clean
 
 ## build: the daemon, as ./muxproxy
 build:
@@ -63,7 +63,9 @@ lint: $(bin)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(bin)/gofumpt-$(GOFUMPT_VER
 	$(bin)/golangci-lint-$(GOLANGCI_LINT_VERSION) run ./...
 	go mod tidy -diff
 	go fix -diff ./...
-	cd $(sdk)/go && $(bin)/golangci-lint-$(GOLANGCI_LINT_VERSION) run ./... && go mod tidy -diff && go fix -diff ./...
+	for module in $(sdk)/go bench/plot; do \
+		(cd $$module && $(bin)/golangci-lint-$(GOLANGCI_LINT_VERSION) run ./... && go mod tidy -diff && go fix -diff ./...); \
+	done
 
 $(bin)/golangci-lint-%:
 	GOBIN=$(bin) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$*
@@ -88,6 +90,10 @@ bench: build
 ## bench-fairness: what a bulk transfer does to the other rollouts of its tunnel
 bench-fairness: build frps
 	$(MAKE) -C bench fairness
+
+## bench-rollouts: many rollouts at once on few tunnels, about ten minutes; ROLLOUTS_FLAGS="-scale 10" is quick
+bench-rollouts: build frps
+	$(MAKE) -C bench rollouts
 
 ## clean: what the other targets made
 clean:
