@@ -16,7 +16,8 @@ type call struct {
 	*exchange
 	session  *registry.Session
 	admitted *registry.Call
-	ctx      context.Context // the call's life: client, session, budgets
+	life     life            // of the request
+	ctx      context.Context // the same, or of one model call in it: client, session, budgets
 	cancel   context.CancelCauseFunc
 
 	request      *dialect.Request
@@ -42,9 +43,9 @@ func (x *exchange) call() error {
 		return err
 	}
 	c := &call{exchange: x, session: session}
-	base, cancel := context.WithCancelCause(context.WithoutCancel(x.request.Context()))
-	defer cancel(nil)
-	c.cancel = cancel
+	base := &c.life
+	c.cancel = base.cancel
+	defer c.cancel(nil)
 	// A client that leaves cancels the call, but not through its context:
 	// context.Canceled would not say who cancelled.
 	stop := context.AfterFunc(x.request.Context(), c.clientLeft)

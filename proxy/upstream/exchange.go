@@ -55,7 +55,7 @@ type exchange struct {
 func (x *exchange) run(m *message) error {
 	x.held.Store(true)
 	x.reusable = true
-	x.unwatch = context.AfterFunc(x.ctx, x.conn.abort)
+	x.unwatch = afterFunc(x.ctx, x.conn.abort)
 	err := x.send(m)
 	if err == nil {
 		err = x.receive(m.method == http.MethodHead)
@@ -71,6 +71,15 @@ func (x *exchange) run(m *message) error {
 		err = fmt.Errorf("%w: %w", errUnsent, err)
 	}
 	return x.cause(err)
+}
+
+// afterFunc is [context.AfterFunc], without a context between ctx and f where ctx
+// itself can do it.
+func afterFunc(ctx context.Context, f func()) (stop func() bool) {
+	if direct, ok := ctx.(interface{ AfterFunc(func()) func() bool }); ok {
+		return direct.AfterFunc(f)
+	}
+	return context.AfterFunc(ctx, f)
 }
 
 // failedToSend is what has cut the request short until now.
