@@ -25,6 +25,7 @@ demo: build
 test: sdk-setup frps frpc
 	go vet ./...
 	go test -race -timeout 8m ./...
+	go test -run '^TestGate' ./proxy # counts that the race detector would change
 
 ## sdk-setup: the official SDKs that the daemon is tested against
 sdk-setup: .venv/.installed $(sdk)/javascript/node_modules/.installed $(sdk)/go/checks

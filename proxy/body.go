@@ -39,7 +39,7 @@ func (x *exchange) readBody(ctx context.Context) (body []byte, err error) {
 
 func (x *exchange) readAll(ctx context.Context, gzipped bool) ([]byte, error) {
 	upload := &upload{
-		stallReader: stallReader{body: x.request.Body, control: x.control, timeout: x.proxy.options.ReadTimeout},
+		stallReader: stallReader{body: x.request.Body, control: &x.control, timeout: x.proxy.options.ReadTimeout},
 		heldReader:  heldReader{ctx: ctx, held: &x.held, size: x.request.ContentLength},
 	}
 	defer func() {
@@ -54,7 +54,7 @@ func (x *exchange) readAll(ctx context.Context, gzipped bool) ([]byte, error) {
 		}
 		upload.r, upload.size = plain, -1
 	}
-	body, err := readLimited(&upload.heldReader, upload.size, x.proxy.options.MaxBodyBytes)
+	body, err := readLimited(&upload.heldReader, upload.size, x.proxy.options.MaxBodyBytes, &x.last)
 	return body, uploadError(err)
 }
 
@@ -67,7 +67,9 @@ type upload struct {
 // readLimited reads r to its end. Of a known size a little is allocated at
 // first, and all of it once that has come: an announcement costs nothing. With
 // an error it returns what had come.
-func readLimited(r io.Reader, size, limit int64) ([]byte, error) {
+//
+// The end of a body of known size is seen by reading into last, without growing.
+func readLimited(r io.Reader, size, limit int64, last *[1]byte) ([]byte, error) {
 	const step = 4 << 10
 	if size > limit {
 		return nil, &sizeError{limit}
@@ -77,20 +79,19 @@ func readLimited(r io.Reader, size, limit int64) ([]byte, error) {
 		first = step
 	}
 	body := make([]byte, 0, first)
-	var one [1]byte // to see the end of a body of known size without growing
 	for {
 		room := body[len(body):cap(body)]
 		switch {
 		case len(room) > 0:
 		case int64(len(body)) == size:
-			room = one[:]
+			room = last[:]
 		default:
 			body = slices.Grow(body, max(int(size)-len(body), len(body)))
 			room = body[len(body):cap(body)]
 		}
 		n, err := r.Read(room)
 		if len(body) == cap(body) {
-			body = append(body, one[:n]...)
+			body = append(body, last[:n]...)
 		} else {
 			body = body[:len(body)+n]
 		}

@@ -27,7 +27,11 @@ type call struct {
 
 	budget   budget
 	target   *upstream.Upstream
-	response *upstream.Response
+	outgoing upstream.Request
+	// resendable says that the request is kept, because it may be sent once more
+	// without what was added.
+	resendable atomic.Bool
+	response   *upstream.Response
 
 	// generated is set once the upstream has nothing of worth left to say, so
 	// that a client's leaving no longer cancels it.

@@ -88,7 +88,7 @@ func (d *dialogue) generate(life context.Context, body []byte) (*registry.Turn, 
 	}
 	held := &heldAnswer{header: make(http.Header), begun: d.vigil.begin}
 	inner := &exchange{
-		proxy: d.proxy, writer: held, control: http.NewResponseController(held), request: d.exchange.request,
+		proxy: d.proxy, writer: held, control: *http.NewResponseController(held), request: d.exchange.request,
 		route: d.route, dialect: d.dialect, requestID: d.requestID, requestIDs: d.requestIDs, secret: d.secret, sessionID: d.sessionID,
 		started: d.started, outcome: d.outcome, stream: request.Stream, silent: true,
 		claim: claim{attempt: &attempt{forgotten: true}}, // the attempt is the whole dialogue

@@ -20,8 +20,8 @@ import (
 // begins; mu is between them.
 type earlyWriter struct {
 	client  http.ResponseWriter
-	control *http.ResponseController // of client
-	header  http.Header              // of the call's answer
+	control http.ResponseController // of client
+	header  http.Header             // of the call's answer
 
 	limit, every, writeTimeout time.Duration
 
@@ -52,7 +52,7 @@ func (x *exchange) awaitEarly() {
 		client: x.writer, control: x.control, header: x.writer.Header().Clone(),
 		limit: o.HeaderLimit, every: o.Keepalive, writeTimeout: o.WriteTimeout,
 	}
-	x.writer, x.control = x.early, http.NewResponseController(x.early)
+	x.writer, x.control = x.early, *http.NewResponseController(x.early)
 }
 
 // wait starts the clock: the request has been read.

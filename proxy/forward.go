@@ -54,9 +54,8 @@ func (x *exchange) forward(session *registry.Session, path string, body []byte) 
 	defer c.budget.stop()
 	response, err := target.Send(ctx, &upstream.Request{
 		Method: x.request.Method, Path: path, RawQuery: x.query(),
-		Header: x.upstreamHeader(), Body: body, Cancel: cancel,
-		Dispatching: func() { c.budget.start(cancel, x.proxy.firstByte) },
-		Affinity:    settings.Affinity, SessionHeader: x.proxy.options.SessionHeader,
+		Header: x.upstreamHeader(), Body: body, Caller: c,
+		Affinity: settings.Affinity, SessionHeader: x.proxy.options.SessionHeader,
 	})
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {

@@ -15,8 +15,8 @@ type life struct {
 	mu    sync.Mutex
 	cause error
 	done  chan struct{} // made when it is asked for
-	after []*func()     // what to do at the end
-	room  [2]*func()    // of after, which is seldom more
+	after []func()      // what to do at the end; nil is room for another
+	room  [2]func()     // of after, which is seldom more
 }
 
 var _ context.Context = (*life)(nil)
@@ -47,7 +47,8 @@ func (l *life) Done() <-chan struct{} {
 	return l.done
 }
 
-// AfterFunc is found by [context.AfterFunc] and by the contexts made of this one.
+// AfterFunc is found by [context.AfterFunc] and by the contexts made of this one. stop
+// must not be called again.
 func (l *life) AfterFunc(f func()) (stop func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,19 +56,23 @@ func (l *life) AfterFunc(f func()) (stop func() bool) {
 		go f()
 		return func() bool { return false }
 	}
-	entry := &f
-	if l.after == nil {
-		l.after = l.room[:0]
+	at := slices.IndexFunc(l.after, func(f func()) bool { return f == nil })
+	if at < 0 {
+		if l.after == nil {
+			l.after = l.room[:0]
+		}
+		at = len(l.after)
+		l.after = append(l.after, f)
 	}
-	l.after = append(l.after, entry)
+	l.after[at] = f
 	return func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		i := slices.Index(l.after, entry)
-		if i >= 0 {
-			l.after = slices.Delete(l.after, i, i+1)
+		if l.cause != nil {
+			return false
 		}
-		return i >= 0
+		l.after[at] = nil
+		return true
 	}
 }
 
@@ -87,7 +92,8 @@ func (l *life) cancel(cause error) {
 		close(l.done)
 	}
 	for _, f := range l.after {
-		go (*f)()
+		if f != nil {
+			go f()
+		}
 	}
-	l.after = nil
 }

@@ -16,8 +16,7 @@ import (
 type outlet struct {
 	call    *call
 	client  http.ResponseWriter
-	control *http.ResponseController // of client
-	through http.ResponseController  // of the outlet itself
+	control http.ResponseController // of client
 
 	holders  int   // see attempts.let; attempts.mu guards these three
 	reserved int64 // bytes

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"crypto/rand"
+	"encoding/hex"
 	"net/http"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 type exchange struct {
 	proxy   *Proxy
 	writer  http.ResponseWriter
-	control *http.ResponseController
+	control http.ResponseController
 	request *http.Request
 	early   *earlyWriter // the writer where answers may begin early, else nil
 
@@ -40,6 +41,8 @@ type exchange struct {
 	unread    bool   // the request has a body and nobody has begun to read it
 
 	held              heldBytes // by the request's body
+	last              [1]byte   // see readLimited
+	length            [1]string // of the answer, as a header's values
 	bytesIn, bytesOut int64
 	renewed           time.Time // the write deadline
 
@@ -60,16 +63,25 @@ type exchange struct {
 
 func newExchange(p *Proxy, w http.ResponseWriter, r *http.Request) *exchange {
 	x := &exchange{
-		proxy: p, writer: w, control: http.NewResponseController(w), request: r,
+		proxy: p, writer: w, control: *http.NewResponseController(w), request: r,
 		dialect: dialect.Chat{}, route: metrics.RouteOther, started: time.Now(),
 		outcome: metrics.OutcomeOK, requestID: r.Header.Get(requestIDHeader), unread: r.ContentLength != 0,
 		secret: bearer(r.Header),
 	}
 	if !validRequestID(x.requestID) || x.holdsSecret(x.requestID) {
-		x.requestID = "req_" + rand.Text()
+		x.requestID = newRequestID()
 	}
 	x.requestIDs[0] = x.requestID
 	return x
+}
+
+// newRequestID makes an id of 128 random bits.
+func newRequestID() string {
+	var bits [16]byte
+	_, _ = rand.Read(bits[:]) // never fails
+	id := [36]byte{'r', 'e', 'q', '_'}
+	hex.Encode(id[4:], bits[:])
+	return string(id[:])
 }
 
 // begin sends the status line with the first byte that follows.

@@ -135,7 +135,7 @@ func statusKind(status int) registry.FailureKind {
 func (c *call) readAnswer() ([]byte, error) {
 	c.budget.start(c.cancel, c.proxy.idle)
 	defer c.budget.stop()
-	body, err := readLimited(&renewingReader{c.response.Body, &c.budget}, c.response.ContentLength, c.proxy.options.MaxBodyBytes)
+	body, err := readLimited(&renewingReader{c.response.Body, &c.budget}, c.response.ContentLength, c.proxy.options.MaxBodyBytes, &c.last)
 	c.answered = time.Now()
 	if err == nil {
 		return body, nil
@@ -191,7 +191,8 @@ func (g *gzipBody) Close() error { return g.compressed.Close() }
 
 // deliver answers with a whole body and says whether all of it was written.
 func (x *exchange) deliver(status int, body []byte) bool {
-	x.writer.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	x.length[0] = strconv.Itoa(len(body))
+	x.writer.Header()["Content-Length"] = x.length[:]
 	x.begin(status)
 	err := x.writeEnd(body)
 	if err != nil {

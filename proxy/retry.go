@@ -112,8 +112,7 @@ func (c *call) own(claimed claim, r retry) {
 	}
 	if o := &c.proxy.options; r.expected && o.RetryGrace > 0 && o.ReplayMaxBytes > 0 {
 		c.outlet = &outlet{call: c, client: c.writer, control: c.control, holders: 1}
-		c.outlet.through = *http.NewResponseController(c.outlet)
-		c.writer, c.control = c.outlet, &c.outlet.through
+		c.writer, c.control = c.outlet, *http.NewResponseController(c.outlet)
 	}
 	c.opened.Store(true)
 }

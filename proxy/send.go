@@ -110,19 +110,20 @@ func (c *call) dispatch(settings *registry.Settings) error {
 		Prefixes: c.conversation.Prefixes, TextPrefixes: c.conversation.TextPrefixes(), Follows: c.follows,
 	})
 
-	var written func()
-	if c.added == (dialect.Added{}) {
+	c.resendable.Store(c.added != (dialect.Added{}))
+	if !c.resendable.Load() {
 		// An answer may take minutes, and the trace has the request: its bytes
 		// are not kept for as long.
-		c.request.Object, written = rawjson.Object{}, c.held.release
+		c.request.Object = rawjson.Object{}
 		c.conversation.Forget()
 	}
 	defer c.budget.stop()
-	response, err := c.target.Send(c.ctx, &upstream.Request{
+	c.outgoing = upstream.Request{
 		Method: http.MethodPost, Path: string(c.route), RawQuery: c.query(),
-		Header: c.upstreamHeader(), Body: body, Written: written, Dispatching: c.dispatching, Cancel: c.cancel,
+		Header: c.upstreamHeader(), Body: body, Caller: c,
 		Affinity: settings.Affinity, SessionHeader: c.proxy.options.SessionHeader,
-	})
+	}
+	response, err := c.target.Send(c.ctx, &c.outgoing)
 	if err != nil {
 		return sendError(err)
 	}
@@ -131,13 +132,24 @@ func (c *call) dispatch(settings *registry.Settings) error {
 	return nil
 }
 
-// dispatching starts the clocks of a call that nothing holds any more.
-func (c *call) dispatching() {
+// Dispatching implements upstream.Caller: it starts the clocks of a call that
+// nothing holds any more.
+func (c *call) Dispatching() {
 	c.budget.start(c.cancel, c.proxy.firstByte)
 	if c.dispatched.IsZero() { // or the first refusal would count as muxproxy's own time
 		c.dispatched = time.Now()
 	}
 }
+
+// Written implements upstream.Caller.
+func (c *call) Written() {
+	if !c.resendable.Load() {
+		c.held.release()
+	}
+}
+
+// Cancel implements upstream.Caller.
+func (c *call) Cancel(cause error) { c.cancel(cause) }
 
 // sharedFrom is the length from which a top-level value is worth being shared
 // between the turns of a session.

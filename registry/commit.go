@@ -2,7 +2,6 @@ package registry
 
 import (
 	"cmp"
-	"slices"
 )
 
 // Record keeps the request as it goes upstream, byte for byte, and finds its parent among the turns. It is called just before the call
@@ -78,7 +77,7 @@ func (s *Session) commit(c *Call, turn *Turn, condition string) (*commitment, er
 
 // turn makes a turn of what is known before it has its place.
 func (c *Call) turn(response *Response) *Turn {
-	choices := slices.Clone(response.Choices)
+	choices := response.Choices
 	for i := range choices {
 		choices[i].Text = nil
 	}
@@ -86,8 +85,8 @@ func (c *Call) turn(response *Response) *Turn {
 		Dialect: c.info.Dialect, Route: c.info.Route, RequestID: c.info.RequestID, Attempt: c.info.Attempt, Digest: c.info.Digest,
 		Model: response.Model, UpstreamRequestID: response.UpstreamRequestID,
 		Upstream: response.Upstream, Replica: response.Replica,
-		Status: response.Status, response: response.Body, Stream: response.Stream, Choices: choices, IDs: slices.Clone(response.IDs),
-		Usage: copied(response.Usage), WeightVersion: response.WeightVersion,
+		Status: response.Status, response: response.Body, Stream: response.Stream, Choices: choices, IDs: response.IDs,
+		Usage: response.Usage, WeightVersion: response.WeightVersion,
 		StartedAt: response.StartedAt, TimeToFirstEvent: response.TimeToFirstEvent, Duration: response.Duration,
 	}
 }

@@ -135,10 +135,10 @@ type Part struct {
 	Start, End int
 }
 
-// Response is a call as it came back.
+// Response is a call as it came back. What it points to is the registry's once it is committed.
 type Response struct {
 	Status            int
-	Body              []byte // the exact bytes received; the registry keeps the slice
+	Body              []byte // the exact bytes received
 	Shared            []byte // a run of Body's bytes that is likely to begin as one of an earlier turn does
 	Stream            bool
 	Model             string

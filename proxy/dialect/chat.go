@@ -1,9 +1,6 @@
 package dialect
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/muxproxy/muxproxy/proxy/rawjson"
 	"github.com/muxproxy/muxproxy/registry"
 )
@@ -54,7 +51,7 @@ func (Chat) Override(r *Request, o Overrides) (Added, error) {
 	if o.Model != "" {
 		edits = append(edits, rawjson.Edit{Key: "model", Value: rawjson.Quote(nil, o.Model)})
 	}
-	for _, key := range slices.Sorted(maps.Keys(o.Sampling)) {
+	for _, key := range o.fields() {
 		if key == "max_tokens" || key == "max_completion_tokens" {
 			if err := unambiguous(r.Object, "max_tokens", "max_completion_tokens"); err != nil {
 				return Added{}, err

@@ -32,7 +32,8 @@ func (Chat) Response(body []byte, c Conversation) (Result, error) {
 
 // choicesOf reads an answer of choices. read adds to each what it says.
 func choicesOf(body []byte, read func(raw []byte, choice *registry.Choice)) (Result, error) {
-	object, err := rawjson.ParseObject(body, nil)
+	var members [16]rawjson.Member // as many as there usually are
+	object, err := rawjson.ParseObject(body, members[:0])
 	if err != nil {
 		return Result{}, err
 	}
@@ -50,21 +51,35 @@ func choicesOf(body []byte, read func(raw []byte, choice *registry.Choice)) (Res
 		result.Failure = &Failure{Message: "the answer has no choices"}
 	}
 	for raw := range rawjson.Elements(choices) {
-		choice := chatChoice(raw)
+		result.Choices = append(result.Choices, chatChoice(raw))
+		choice := &result.Choices[len(result.Choices)-1]
 		if result.PromptTokenIDs == nil {
 			result.PromptTokenIDs = notNull(rawjson.Lookup(raw, "prompt_token_ids"))
 		}
-		read(raw, &choice)
+		read(raw, choice)
 		result.Aborted = result.Aborted || choice.FinishReason == finishAborted
-		result.Choices = append(result.Choices, choice)
 	}
 	return result, nil
 }
 
 func chatChoice(raw []byte) registry.Choice {
 	index, _ := rawjson.Int(rawjson.Lookup(raw, "index"))
-	finish, _ := rawjson.String(rawjson.Lookup(raw, "finish_reason"))
-	return registry.Choice{Index: int(index), FinishReason: finish}
+	return registry.Choice{Index: int(index), FinishReason: finishReason(rawjson.Lookup(raw, "finish_reason"))}
+}
+
+// finishReason is the reason as a string, without memory of its own if it is a
+// usual one.
+func finishReason(raw []byte) string {
+	switch string(raw) {
+	case `"stop"`:
+		return "stop"
+	case `"tool_calls"`:
+		return "tool_calls"
+	case `"length"`:
+		return "length"
+	}
+	reason, _ := rawjson.String(raw)
+	return reason
 }
 
 // Visible implements Dialect.

@@ -35,7 +35,7 @@ func (o *Overrides) edits(object rawjson.Object, own func(key string) string) ([
 	if o.Model != "" {
 		edits = append(edits, rawjson.Edit{Key: "model", Value: rawjson.Quote(nil, o.Model)})
 	}
-	for _, key := range slices.Sorted(maps.Keys(o.Sampling)) {
+	for _, key := range o.fields() {
 		name := own(key)
 		if _, both := o.Sampling[name]; both && name != key {
 			continue
@@ -68,4 +68,12 @@ func edited(object rawjson.Object, edits []rawjson.Edit, key string) []byte {
 	}
 	value, _ := object.Get(key)
 	return value
+}
+
+// fields are the sampling fields in a fixed order.
+func (o *Overrides) fields() []string {
+	if len(o.Sampling) == 0 {
+		return nil // as of most sessions, and sorting nothing is not free
+	}
+	return slices.Sorted(maps.Keys(o.Sampling))
 }

@@ -90,8 +90,8 @@ func validTarget(b []byte) bool {
 
 // written lets the body go.
 func (m *message) written() {
-	if m.sent != nil {
+	if m.request != nil {
 		m.body = nil
-		m.sent()
+		m.request.written()
 	}
 }

@@ -53,6 +53,26 @@ func chat(body string) *upstream.Request {
 	return &upstream.Request{Method: http.MethodPost, Path: "/v1/chat/completions", Header: make(http.Header), Body: []byte(body)}
 }
 
+// caller is a Caller of functions, of which any may be nil.
+type caller struct {
+	written func()
+	cancel  context.CancelCauseFunc
+}
+
+func (caller) Dispatching() {}
+
+func (c caller) Written() {
+	if c.written != nil {
+		c.written()
+	}
+}
+
+func (c caller) Cancel(cause error) {
+	if c.cancel != nil {
+		c.cancel(cause)
+	}
+}
+
 // finish reads an answer to its end and closes it.
 func finish(tb testing.TB, res *upstream.Response) string {
 	tb.Helper()

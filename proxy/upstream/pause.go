@@ -91,8 +91,8 @@ func (u *Upstream) Pause(ctx context.Context, o Pause) error {
 	p.timer = time.AfterFunc(timeout, func() { u.pauseTimedOut(p, o.OnTimeout) })
 	if o.Inflight == InflightAbort {
 		for a := range u.calls {
-			if a.cancel != nil {
-				a.cancel(&AbortedError{u.name})
+			if a.caller != nil {
+				a.caller.Cancel(&AbortedError{u.name})
 			}
 		}
 	}

@@ -133,7 +133,7 @@ func TestPauseThatAbortsCancelsCallsInFlight(t *testing.T) {
 		u, _, _ := pausable(t, upstream.Config{})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		request := chat("{}")
-		request.Cancel = cancel
+		request.Caller = caller{cancel: cancel}
 		ended := make(chan error, 1)
 		go func() {
 			_, err := u.Send(ctx, request)

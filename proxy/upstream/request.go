@@ -25,23 +25,29 @@ type Request struct {
 	Header http.Header
 	// Body is sent as it is. It must not change while the call runs.
 	Body []byte
-	// Written, when not nil, is called once when Body has been written and will not
-	// be sent again, which is when Send lets go of it: the call may last for minutes
-	// from then on. It is never called for a call that fails before. It may be
-	// called on another goroutine, and after Send has returned.
-	Written func()
-	// Dispatching, when not nil, is called once before the call is sent: when it is
-	// not held by a pause any more.
-	Dispatching func()
-	// Cancel, when not nil, ends the context that is given to Send with a cause. A
-	// pause that aborts calls needs it.
-	Cancel context.CancelCauseFunc
+	// Caller, when not nil, is told how the call gets on.
+	Caller Caller
 	// Affinity keeps calls together on one replica; empty spreads them.
 	Affinity string
 	// SessionHeader, when not empty, names the header that carries Affinity.
 	SessionHeader string
 
 	affinity [1]string // as the header's values
+}
+
+// Caller is whoever makes a call.
+type Caller interface {
+	// Dispatching is called once before the call is sent: when no pause holds it
+	// any more.
+	Dispatching()
+	// Written is called once when Body has been written and will not be sent again,
+	// which is when Send lets go of it: the call may last for minutes from then on.
+	// It is never called for a call that fails before. It may be called on another
+	// goroutine, and after Send has returned.
+	Written()
+	// Cancel ends the context that was given to Send, as a pause that aborts calls
+	// does.
+	Cancel(cause error)
 }
 
 // Response is a replica's answer. Its Body must be closed, which frees the call's
@@ -66,12 +72,12 @@ func (r *Response) CurrentVersion() registry.Version { return r.replica.currentV
 //
 // While a pause holds calls, Send waits for its end.
 func (u *Upstream) Send(ctx context.Context, r *Request) (*Response, error) {
-	a := &answer{cancel: r.Cancel}
+	a := &answer{caller: r.Caller}
 	if err := u.enter(ctx, a); err != nil {
 		return nil, err
 	}
-	if r.Dispatching != nil {
-		r.Dispatching()
+	if r.Caller != nil {
+		r.Caller.Dispatching()
 	}
 	res, err := u.send(ctx, r, a)
 	if err != nil {
@@ -110,8 +116,8 @@ func (p place) send(ctx context.Context, r *Request, a *answer) (*Response, erro
 	p.setHeader(r)
 	m := &a.message
 	*m = message{method: r.Method, target: &p.target, path: r.Path, query: r.RawQuery, host: p.settings.host, header: r.Header, body: r.Body}
-	if r.Written != nil {
-		m.sent = r.written
+	if r.Caller != nil {
+		m.request = r
 	}
 	res, err := p.transport.roundTrip(ctx, m)
 	code := ""
@@ -162,7 +168,7 @@ func statusText(code int) string {
 // written lets the body go.
 func (r *Request) written() {
 	r.Body = nil
-	r.Written()
+	r.Caller.Written()
 }
 
 // setHeader replaces the harness's credentials by the upstream's.
@@ -205,7 +211,7 @@ func (p place) setHeader(r *Request) {
 // closed.
 type answer struct {
 	io.ReadCloser
-	cancel   context.CancelCauseFunc // nil when nobody can abort the call
+	caller   Caller // nil when nobody can abort the call
 	place    place
 	message  message
 	response Response

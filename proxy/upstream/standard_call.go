@@ -118,7 +118,7 @@ func (c *standardCall) wroteRequest(info httptrace.WroteRequestInfo) {
 
 // letGo drops the body, which net/http would keep as long as the call lasts.
 func (c *standardCall) letGo() {
-	if c.message.sent == nil {
+	if c.message.request == nil {
 		return
 	}
 	c.mu.Lock()
@@ -130,7 +130,7 @@ func (c *standardCall) letGo() {
 	c.message.body = nil
 	c.mu.Unlock()
 	if first {
-		c.message.sent()
+		c.message.request.written()
 	}
 }
 

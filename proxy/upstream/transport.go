@@ -43,9 +43,9 @@ type message struct {
 	host   string // of the Host header; the target's when empty
 	header http.Header
 	body   []byte
-	// sent is told once, when the body has been written and will not be needed
+	// request is told once, when the body has been written and will not be needed
 	// again; nil is not. It may be another goroutine that tells.
-	sent func()
+	request *Request
 }
 
 // url is where the message goes.

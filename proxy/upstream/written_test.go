@@ -72,7 +72,7 @@ func sendWritten(t *testing.T, u *upstream.Upstream, size int, written func()) (
 	body := make([]byte, size)
 	kept := weak.Make(&body[0])
 	done := make(chan struct{})
-	r := &upstream.Request{Method: http.MethodPost, Path: "/v1/chat/completions", Body: body, Written: written}
+	r := &upstream.Request{Method: http.MethodPost, Path: "/v1/chat/completions", Body: body, Caller: caller{written: written}}
 	go func() {
 		defer close(done)
 		res, err := u.Send(context.Background(), r)
@@ -100,10 +100,10 @@ func TestWrittenIsToldOnce(t *testing.T) {
 			var told atomic.Int64
 			done := make(chan struct{})
 			r := chat(repeat("x", size))
-			r.Written = func() {
+			r.Caller = caller{written: func() {
 				told.Add(1)
 				close(done)
-			}
+			}}
 			send(t, u, r)
 			<-done
 			if told.Load() != 1 || r.Body != nil {
@@ -112,7 +112,7 @@ func TestWrittenIsToldOnce(t *testing.T) {
 		}
 		_, nobody := newUpstream(t, upstream.Options{}, replicas("http://"+closedAddr(t)))
 		r := chat("{}")
-		r.Written = func() { t.Error("told of a call that was not sent") }
+		r.Caller = caller{written: func() { t.Error("told of a call that was not sent") }}
 		_, err := nobody.Send(t.Context(), r)
 		wantDialError(t, err, false)
 	}

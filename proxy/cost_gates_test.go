@@ -1,0 +1,147 @@
+//go:build !race
+
+package proxy_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// The gates of what a call may cost. They count, so that no noise can blur them;
+// the race detector would add to what they count.
+const (
+	mostAllocations  = 65   // of a JSON request of 2 KB, beyond what recording keeps
+	mostWrites       = 2.0  // of a JSON request, to both sides
+	mostEventWrites  = 1.05 // of an event that comes by itself
+	mostOfGoroutines = 2    // an open stream
+)
+
+// heap counts what was allocated so far, and what of it is still used.
+func heap() (allocated, used uint64) {
+	var m runtime.MemStats
+	for range 2 { // the second finishes what the first has begun to free
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return m.Mallocs, m.Mallocs - m.Frees
+}
+
+func TestGateAllocationsOfAJSONRequest(t *testing.T) {
+	s := newBareStack(t, overridden(), jsonAnswer(1<<10))
+	request := s.lean(2<<10, "")
+	for range 200 { // what is made once
+		s.roundTrip(request)
+	}
+	const n = 2000
+	allocated, used := heap()
+	for range n {
+		s.roundTrip(request)
+	}
+	allocatedAfter, usedAfter := heap()
+	total, kept := float64(allocatedAfter-allocated)/n, float64(usedAfter-used)/n
+	t.Logf("%.1f allocations a request, of which the recording keeps %.1f", total, kept)
+	if beyond := total - kept; beyond > mostAllocations {
+		t.Errorf("got %.1f allocations a request beyond what is kept; want at most %d", beyond, mostAllocations)
+	}
+}
+
+func TestGateWritesOfAJSONRequest(t *testing.T) {
+	s := newBareStack(t, overridden(), jsonAnswer(1<<10))
+	for _, request := range [][]byte{s.lean(2<<10, ""), s.request(2<<10, ""), s.lean(32<<10, "")} {
+		s.roundTrip(request)
+		const n = 100
+		before := s.writes.Load()
+		for range n {
+			s.roundTrip(request)
+		}
+		if writes := float64(s.writes.Load()-before) / n; writes > mostWrites {
+			t.Errorf("%d bytes: got %.2f writes a request; want at most %.2f", len(request), writes, mostWrites)
+		}
+	}
+}
+
+// streamed begins a stream and then writes the events that it is given, each once
+// the one before has been read by the client.
+func streamed(next <-chan struct{}) func(net.Conn) {
+	head := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+	event := "data: {\"id\":\"c\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word\"},\"finish_reason\":null}]}\n\n"
+	chunk := fmt.Appendf(nil, "%x\r\n%s\r\n", len(event), event)
+	return func(w net.Conn) {
+		_, _ = w.Write(head)
+		for range next {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func TestGateWritesOfASparseEvent(t *testing.T) {
+	next := make(chan struct{})
+	s := newBareStack(t, overridden(), streamed(next))
+	if _, err := s.conn.Write(s.lean(2<<10, `,"stream":true`)); err != nil {
+		t.Fatal(err)
+	}
+	read := func() {
+		for {
+			line, err := s.reader.ReadSlice('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bytes.HasPrefix(line, []byte("data: ")) {
+				return
+			}
+		}
+	}
+	next <- struct{}{}
+	read()
+	const n = 500
+	before := s.writes.Load()
+	for range n {
+		next <- struct{}{}
+		read()
+	}
+	if writes := float64(s.writes.Load()-before) / n; writes > mostEventWrites {
+		t.Errorf("got %.2f writes an event; want at most %.2f", writes, mostEventWrites)
+	}
+	close(next)
+}
+
+func TestGateGoroutinesOfAnOpenStream(t *testing.T) {
+	next := make(chan struct{})
+	s := newBareStack(t, overridden(), streamed(next))
+	request := s.lean(2<<10, `,"stream":true`)
+	open := func() {
+		conn, err := net.Dial("tcp", s.conn.RemoteAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if _, err := conn.Write(request); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bufio.NewReader(conn).ReadSlice('\n'); err != nil { // its header is there
+			t.Fatal(err)
+		}
+	}
+	open() // and with it everything that there is once
+	before := runtime.NumGoroutine()
+	const n = 50
+	for range n {
+		open()
+	}
+	// One of each is the model's. Those that only lead there may still be ending.
+	most := before + n*(mostOfGoroutines+1)
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > most && time.Now().Before(deadline); {
+		runtime.Gosched()
+	}
+	if got := float64(runtime.NumGoroutine()-before)/n - 1; got > mostOfGoroutines {
+		t.Errorf("got %.2f goroutines an open stream; want at most %d", got, mostOfGoroutines)
+	}
+	close(next)
+}
