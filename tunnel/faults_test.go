@@ -192,7 +192,7 @@ func TestADriverThatRecoversServesThoseWhoWaited(t *testing.T) {
 				return nil
 			}
 		}}
-		pacer, err := pacing.New(pacing.Options{Rate: 5})
+		pacer, err := pacing.New(t.Context(), pacing.Options{Rate: 5})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +257,7 @@ func TestAFailedOpeningAnswersOnlyThoseItWasFor(t *testing.T) {
 
 func TestABacklogIsToldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pacer, err := pacing.New(pacing.Options{Rate: 1, MaxWait: 3 * time.Second})
+		pacer, err := pacing.New(t.Context(), pacing.Options{Rate: 1, MaxWait: 3 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -219,7 +219,7 @@ func TestSessionsFillServersUpSoThatOthersGetEmpty(t *testing.T) {
 
 func TestOpeningsThatNobodyNeedsAnyMoreAreGivenUpBeforeTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pacer, err := pacing.New(pacing.Options{Rate: 1})
+		pacer, err := pacing.New(t.Context(), pacing.Options{Rate: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

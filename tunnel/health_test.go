@@ -160,6 +160,45 @@ func TestAURLThatFailsForItsGraceIsLost(t *testing.T) {
 	})
 }
 
+func TestASessionThatLosesItsEndpointAgainMovesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		driver := &provider{}
+		told := make(chan string, 1)
+		p := elastic(t, driver, tunnel.PoolOptions{Lost: func(server string, _ []string) { told <- server }})
+		at := place(t, p, "a")
+		for generation := 2; generation < 5; generation++ {
+			driver.at(at.URL).die(tunnel.ErrExpired)
+			if got := <-told; got != at.Server {
+				t.Errorf("got %s lost; want %s", got, at.Server)
+			}
+			next, err := p.Move(t.Context(), "a")
+			if err != nil || next.Generation != generation || next.Server == at.Server {
+				t.Fatalf("got %+v, %v; want generation %d on another server than %s", next, err, generation, at.Server)
+			}
+			at = next
+		}
+	})
+}
+
+func TestADrainingServerThatAnswersAgainGoesOnDraining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		driver := &provider{}
+		p := elastic(t, driver, tunnel.PoolOptions{Multiplex: 4})
+		place(t, p, "a")
+		if err := p.Drain("srv-1"); err != nil {
+			t.Fatal(err)
+		}
+		line := driver.at("http://t1.test")
+		line.turn(refusing)
+		time.Sleep(40 * time.Second)
+		line.turn(fair)
+		time.Sleep(40 * time.Second)
+		if at := place(t, p, "b"); at.Server != "srv-2" || states(p)[0] != tunnel.ServerDraining {
+			t.Errorf("got %s, and %v; want srv-1 draining", at.Server, states(p))
+		}
+	})
+}
+
 func TestOneTunnelOfEightDyingIsFeltByItsSessionsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := &provider{}
@@ -256,16 +295,24 @@ func TestAProbeFromBeforeAReconnectDoesNotCount(t *testing.T) {
 		p := elastic(t, driver, tunnel.PoolOptions{})
 		line := driver.at("http://t1.test")
 		line.turn(hanging)
-		for states(p)[0] == tunnel.ServerReady { // until a probe hangs for the second time
-			time.Sleep(time.Second)
-		}
+		time.Sleep(22 * time.Second) // a probe hangs
 		line.say(tunnel.Reconnecting)
 		synctest.Wait()
 		line.turn(fair)
 		line.say(tunnel.Up)
-		time.Sleep(6 * time.Second)
+		synctest.Wait()
 		if got := states(p)[0]; got != tunnel.ServerReady {
-			t.Errorf("got %s; want ready", got)
+			t.Errorf("got %s; want ready as soon as it is up", got)
+		}
+		// The same when it is up again before anybody has looked.
+		line.turn(hanging)
+		time.Sleep(22 * time.Second)
+		line.turn(fair)
+		line.say(tunnel.Reconnecting)
+		line.say(tunnel.Up)
+		synctest.Wait()
+		if got := states(p)[0]; got != tunnel.ServerReady {
+			t.Errorf("got %s; want ready throughout", got)
 		}
 	})
 }

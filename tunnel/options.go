@@ -101,14 +101,6 @@ const (
 	OutcomeCancelled   Outcome = "cancelled" // not needed any more
 )
 
-// Outcomes lists them all.
-func Outcomes() []Outcome {
-	return []Outcome{
-		OutcomeOK, OutcomeTransient, OutcomeRateLimited, OutcomeQuota,
-		OutcomeAuth, OutcomeConfig, OutcomeNotReady, OutcomeCancelled,
-	}
-}
-
 func (o PoolOptions) validate() error {
 	switch {
 	case (o.Driver == nil) == (len(o.Servers) == 0):

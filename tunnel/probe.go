@@ -78,12 +78,3 @@ func firstProbe(d Driver) time.Duration {
 	}
 	return 0
 }
-
-// HeaderLimit is how long the public side of this driver's tunnels waits for
-// response headers; zero is no limit.
-func HeaderLimit(d Driver) time.Duration {
-	if h, ok := d.(HeaderLimiter); ok {
-		return h.HeaderLimit()
-	}
-	return 0
-}

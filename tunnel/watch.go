@@ -21,9 +21,12 @@ func (l *life) watch(ctx context.Context) {
 	h := newHealth(l)
 	defer h.stop()
 	retire := retirement(l.tunnel)
-	for {
+	for news := false; ; {
 		changed := l.tunnel.Changed() // before State, so that no change is missed
-		h.connected(ctx, l.tunnel.State() == Up)
+		if up := l.tunnel.State() == Up; news || !up && h.up {
+			h.connected(ctx, up)
+		}
+		news = false
 		select {
 		case <-ctx.Done():
 			if err := l.tunnel.Err(); err != nil && l.pool.stays(l.member) {
@@ -31,6 +34,7 @@ func (l *life) watch(ctx context.Context) {
 			}
 			return
 		case <-changed:
+			news = true
 		case <-retire:
 			retire = nil
 			l.pool.change(func(s *state, _ time.Time) { s.drain(l.member) })
@@ -77,15 +81,15 @@ func (l *life) brokeDown(err error) bool {
 // health is what is known of a public URL.
 type health struct {
 	life   *life
-	up     bool          // as far as the tunnel knows
-	ready  bool          // as far as the last probe knows
-	err    error         // why it is not ready
-	retry  time.Duration // the pause before the next probe while it is not
-	timer  *time.Timer   // the next probe
-	grace  *time.Timer   // when a URL that is not ready is lost
-	result chan error    // of the probe under way, else nil
-	stale  bool          // the probe under way began before the tunnel was up again
-	lost   bool          // the URL of a static pool has failed for longer than its grace
+	up     bool               // as far as the tunnel knows
+	ready  bool               // as far as the last probe knows
+	err    error              // why it is not ready
+	retry  time.Duration      // the pause before the next probe while it is not
+	timer  *time.Timer        // the next probe
+	grace  *time.Timer        // when a URL that is not ready is lost
+	result chan error         // of the probe under way, else nil
+	cut    context.CancelFunc // ends that probe
+	lost   bool               // the URL of a static pool has failed for longer than its grace
 }
 
 func newHealth(l *life) *health {
@@ -117,23 +121,21 @@ func (h *health) interval() time.Duration {
 	return d - rand.N(max(d/10, 1))
 }
 
-// connected notes what the tunnel knows of itself. While it reconnects there is
-// nothing to probe; when it is up again the next probe comes at once.
+// connected notes what the tunnel knows of itself. A probe from before counts
+// for nothing. While the tunnel reconnects there is nothing to probe; when it is
+// up again the next probe comes at once.
 func (h *health) connected(ctx context.Context, up bool) {
-	if up == h.up {
-		return
-	}
 	h.up = up
-	if !up {
-		h.timer.Stop()
-		h.fail(errReconnecting)
-		return
-	}
+	h.timer.Stop()
 	if h.result != nil {
-		h.stale = true
-		return
+		h.cut()
 	}
-	h.probe(ctx)
+	switch {
+	case !up:
+		h.fail(errReconnecting)
+	case h.result == nil:
+		h.probe(ctx)
+	}
 }
 
 // probe begins a probe. The first failure of a server that was ready is not
@@ -143,8 +145,10 @@ func (h *health) probe(ctx context.Context) {
 		return
 	}
 	result, l, twice := make(chan error, 1), h.life, h.ready
-	h.result = result
+	ctx, cancel := context.WithCancel(ctx)
+	h.result, h.cut = result, cancel
 	l.pool.lives.Go(func() {
+		defer cancel()
 		err := l.probe(ctx, l.member.url)
 		if err != nil && twice && ctx.Err() == nil {
 			l.probeFailed()
@@ -167,9 +171,7 @@ func (h *health) probed(ctx context.Context, err error) {
 	h.result = nil
 	switch {
 	case !h.up || ctx.Err() != nil:
-		h.stale = false
-	case h.stale:
-		h.stale = false
+	case errors.Is(err, context.Canceled): // it began before the tunnel was up again
 		h.probe(ctx)
 	case err != nil:
 		h.fail(err)

@@ -104,7 +104,7 @@ func (d *daemon) wirePool(ctx context.Context, handler func(nonce string) http.H
 			o.Servers = append(o.Servers, server)
 		}
 	default:
-		o.Pacer = d.pacer()
+		o.Pacer = d.pacer(ctx)
 		addr := "" // connections come out in this process
 		if d.cfg.Tunnel == tunnelCommand {
 			addr = loopback()
@@ -127,17 +127,17 @@ func closeServers(ctx context.Context, servers []*tunnel.Server) {
 
 // pacer spaces the openings, together with the other processes of this user
 // where there is a folder to meet in.
-func (d *daemon) pacer() *pacing.Pacer {
+func (d *daemon) pacer(ctx context.Context) *pacing.Pacer {
 	o := pacing.Options{Key: d.cfg.paceKey(), Rate: float64(d.cfg.TunnelRate), MaxWait: d.cfg.TunnelMaxWait}
 	var err error
 	if o.Dir, err = d.cfg.stateDir("pacing"); err == nil {
 		var shared *pacing.Pacer
-		if shared, err = pacing.New(o); err == nil {
+		if shared, err = pacing.New(ctx, o); err == nil {
 			return shared
 		}
 	}
 	d.log.Warn().Err(err).Msg("no folder to share the rate of tunnels in: this process has all of it")
 	o.Dir = ""
-	alone, _ := pacing.New(o) // only the folder can be at fault: the rate was checked
+	alone, _ := pacing.New(ctx, o) // only the folder can be at fault: the rate was checked
 	return alone
 }

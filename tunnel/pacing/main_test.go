@@ -36,7 +36,7 @@ func child(spec string) error {
 	if _, err := fmt.Sscanf(spec, "%g %d %s", &rate, &turns, &dir); err != nil {
 		return err
 	}
-	p, err := pacing.New(pacing.Options{Dir: dir, Key: "token", Rate: rate})
+	p, err := pacing.New(ctx(), pacing.Options{Dir: dir, Key: "token", Rate: rate})
 	if err != nil {
 		return err
 	}

@@ -42,8 +42,8 @@ type Pacer struct {
 	first    chan struct{} // capacity 1, held by the first in line of this process
 }
 
-// New makes the folder.
-func New(o Options) (*Pacer, error) {
+// New makes the folder and finds out whether its files can be locked.
+func New(ctx context.Context, o Options) (*Pacer, error) {
 	if o.Rate <= 0 {
 		return nil, errors.New("pacing: Options.Rate is not positive")
 	}
@@ -54,7 +54,11 @@ func New(o Options) (*Pacer, error) {
 	}
 	p.book.busy = make(chan struct{}, 1)
 	if o.Dir != "" {
-		if err := p.book.share(o.Dir, o.Key); err != nil {
+		err := p.book.share(o.Dir, o.Key)
+		if err == nil {
+			err = p.book.update(ctx, func(*cursor) {})
+		}
+		if err != nil {
 			return nil, fmt.Errorf("pacing: %w", err)
 		}
 	}

@@ -19,7 +19,7 @@ func ctx() context.Context { return context.Background() }
 // shared returns a pacer of that folder.
 func shared(t *testing.T, dir string, rate float64, longest time.Duration) *pacing.Pacer {
 	t.Helper()
-	p, err := pacing.New(pacing.Options{Dir: dir, Key: "token", Rate: rate, MaxWait: longest})
+	p, err := pacing.New(t.Context(), pacing.Options{Dir: dir, Key: "token", Rate: rate, MaxWait: longest})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestAFolderThatCannotBeUsedIsAnError(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pacing.New(pacing.Options{Dir: filepath.Join(file, "under"), Rate: 1}); err == nil {
+	if _, err := pacing.New(t.Context(), pacing.Options{Dir: filepath.Join(file, "under"), Rate: 1}); err == nil {
 		t.Error("New under a file: got nil; want an error")
 	}
 	dir := filepath.Join(t.TempDir(), "pacing")

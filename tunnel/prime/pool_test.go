@@ -76,7 +76,7 @@ func placeAll(t *testing.T, p *tunnel.Pool, n int) map[string]int {
 
 func newPacer(t *testing.T, rate float64) *pacing.Pacer {
 	t.Helper()
-	pace, err := pacing.New(pacing.Options{Rate: rate})
+	pace, err := pacing.New(t.Context(), pacing.Options{Rate: rate})
 	if err != nil {
 		t.Fatal(err)
 	}
