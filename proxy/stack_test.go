@@ -38,6 +38,7 @@ const upstreamKey = "sk-upstream-credential"
 type stack struct {
 	t         *testing.T
 	model     *scripted.Upstream
+	proxy     *proxy.Proxy
 	registry  *registry.Registry
 	upstreams *upstream.Set
 	metrics   *prometheus.Registry
@@ -123,6 +124,7 @@ func newStack(t *testing.T, change ...func(*settings)) *stack {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.proxy = p
 	listener, dial := listen(t, set.memory)
 	server := &http.Server{Handler: p.Handler("nonce-1")}
 	var serving sync.WaitGroup

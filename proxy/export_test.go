@@ -1,0 +1,11 @@
+package proxy
+
+// AttemptBytes is what a remembered attempt counts.
+const AttemptBytes = attemptBytes
+
+// KeptForRetries is how many bytes count as kept for retries.
+func (p *Proxy) KeptForRetries() int64 {
+	p.attempts.mu.Lock()
+	defer p.attempts.mu.Unlock()
+	return p.attempts.bytes
+}
