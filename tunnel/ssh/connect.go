@@ -30,6 +30,12 @@ func (e *deniedError) Error() string {
 // connect makes a connection whose far end listens on the port, 0 for any. Its
 // error is a *deniedError or one of package tunnel's; then nothing is left.
 func (d *Driver) connect(ctx context.Context, port int) (*session, error) {
+	select {
+	case d.logins <- struct{}{}:
+		defer func() { <-d.logins }()
+	case <-ctx.Done():
+		return nil, transient(ctx, "connect", ctx.Err())
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, d.o.ConnectTimeout,
 		fmt.Errorf("no SSH connection within %s", d.o.ConnectTimeout))
 	defer cancel()

@@ -66,9 +66,14 @@ type Options struct {
 	Logger zerolog.Logger
 }
 
+// maxLogins is how many tunnels log in at the same time. sshd drops connections
+// when more than ten have not logged in yet.
+const maxLogins = 8
+
 // Driver opens tunnels through one SSH server. It is safe for concurrent use.
 type Driver struct {
-	o Options
+	o      Options
+	logins chan struct{} // one for each login that goes on
 }
 
 // New checks the options. Keys and known hosts are read at every connection.
@@ -86,7 +91,7 @@ func New(o Options) (*Driver, error) {
 	o.Keepalive = cmp.Or(o.Keepalive, 10*time.Second)
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 15*time.Second)
 	o.ReconnectTimeout = cmp.Or(o.ReconnectTimeout, time.Minute)
-	return &Driver{o: o}, nil
+	return &Driver{o: o, logins: make(chan struct{}, maxLogins)}, nil
 }
 
 // Name is "ssh".

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -211,6 +212,33 @@ func TestPeersThatAreNoSSHServersAreTransient(t *testing.T) {
 	sshd.Kill(t)
 	if err := openError(t, o); !is[*tunnel.TransientError](err) {
 		t.Errorf("nobody: got %T %v; want a TransientError", err, err)
+	}
+}
+
+func TestFewLogInAtOnce(t *testing.T) {
+	var now, most atomic.Int32
+	o := options(sshdtest.Start(t))
+	o.ConnectTimeout = 100 * time.Millisecond
+	o.Addr = peer(t, func(c net.Conn) {
+		n := now.Add(1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		_, _ = io.Copy(io.Discard, c)
+		now.Add(-1)
+	})
+	d := driver(t, o)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if _, err := d.Open(t.Context(), tunnel.Local{}); !is[*tunnel.TransientError](err) {
+				t.Errorf("got %T %v; want a TransientError", err, err)
+			}
+		})
+	}
+	all.Wait()
+	// The end of a connection may be seen later than the beginning of the next.
+	if got := most.Load(); got < 2 || got > 16 {
+		t.Errorf("got %d connections at once; want about 8", got)
 	}
 }
 
