@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"testing"
 
 	"github.com/muxproxy/muxproxy/registry"
@@ -52,6 +53,23 @@ func TestSessionReachesOnlyWhatItHasReceived(t *testing.T) {
 		stranger.respond(`{"model":"openai","input":"hi","conversation":"conv_1"`+extra+`}`).wantRefused(t, "conversation")
 		stranger.wantTurns(0)
 		owner.wantTurns(4)
+	}
+}
+
+// What the provider stores is not to be had by the routes of its store either.
+func TestStoredResponsesAreNotServed(t *testing.T) {
+	s := newStack(t)
+	r := s.register(registry.Spec{})
+	r.respond(responsesBody("openai", ""))
+	asked := len(s.model.Requests())
+	for _, path := range []string{"/" + helloResponse, "/" + helloResponse + "/cancel", "/" + helloResponse + "/input_items", "/compact", "/input_tokens"} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+			r.do(r.request(method, responsesPath+path, "")).wantError(t, 404, "not_found")
+		}
+	}
+	r.do(r.request(http.MethodGet, responsesPath, "")).wantError(t, 405, "method_not_allowed")
+	if n := len(s.model.Requests()); n != asked {
+		t.Errorf("%d requests went up", n-asked)
 	}
 }
 

@@ -3,11 +3,15 @@ package dialect_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/muxproxy/muxproxy/bench/scripted"
 	"github.com/muxproxy/muxproxy/proxy/dialect"
+	"github.com/muxproxy/muxproxy/proxy/rawjson"
 	"github.com/muxproxy/muxproxy/proxy/sse"
 )
 
@@ -118,6 +122,42 @@ func FuzzCapturedStream(f *testing.F) {
 			dialect.Completions{}.Inspect(assembled)
 			if visible := (dialect.Completions{}).Visible(assembled, added); !json.Valid(visible) {
 				t.Errorf("%s is seen as %s", assembled, visible)
+			}
+		}
+	})
+}
+
+// FuzzTextContinues checks that a prompt goes on with another and its completion
+// exactly if it begins with both, wherever the runes and the escapes are.
+func FuzzTextContinues(f *testing.F) {
+	f.Add("Hello,", " world.", "!", true)
+	f.Add("caf\u00e9", "\xff", "\u2028", false)
+	f.Add("", "", "", false)
+	f.Add("a\\u00", "e9", "\"", true)
+	f.Fuzz(func(t *testing.T, prompt, completion, rest string, echo bool) {
+		quoted := func(s string) string { return string(rawjson.Quote(nil, s)) }
+		conversation := func(prompt string) dialect.Conversation {
+			r, err := dialect.Completions{}.Parse(fmt.Appendf(nil, `{"prompt":%s,"echo":%v}`, quoted(prompt), echo))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return dialect.Completions{}.Conversation(r)
+		}
+		text := completion
+		if echo {
+			text = prompt + completion
+		}
+		result, err := dialect.Completions{}.Response([]byte(`{"choices":[{"text":`+quoted(text)+`}]}`), conversation(prompt))
+		if err != nil {
+			t.Fatal(err)
+		}
+		choice := result.Choices[0]
+		for _, next := range []string{prompt + completion + rest, prompt + rest, rest} {
+			prefixes := conversation(next).TextPrefixes()([]int{choice.TextLength})
+			want := strings.HasPrefix(next, prompt+completion)
+			// Other bytes are replaced, differently where a text was cut.
+			if got := slices.Contains(prefixes, choice.Continuation); got != want && utf8.ValidString(prompt) && utf8.ValidString(completion) && utf8.ValidString(rest) {
+				t.Errorf("%q goes on with %q and %q: %v, want %v", next, prompt, completion, got, want)
 			}
 		}
 	})
