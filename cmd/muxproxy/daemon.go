@@ -52,6 +52,7 @@ type daemon struct {
 	ledger    *ledger.Ledger // nil when none is needed, or can be kept
 	server    *tunnel.Server // that listens at LISTEN; nil with another driver than none
 	pool      *tunnel.Pool
+	kept      *keptServers // nil when servers do not outlast the process
 	admin     *adminServer
 
 	draining atomic.Bool

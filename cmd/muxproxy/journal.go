@@ -97,5 +97,8 @@ func (d *daemon) recordedServers() []tunnel.Record {
 		}
 		records[i].Sessions[summary.ID] = at.Generation
 	}
+	if d.kept != nil {
+		d.kept.restore(records)
+	}
 	return records
 }

@@ -86,6 +86,9 @@ func (d *daemon) wirePool(ctx context.Context, handler func(nonce string) http.H
 	listen := func(ctx context.Context, id, addr, url string) (*tunnel.Server, error) {
 		return tunnel.Listen(ctx, tunnel.ServerOptions{ID: id, Addr: addr, URL: url, Handler: handler, Logger: d.log})
 	}
+	if err := d.wireKeptServers(&o); err != nil {
+		return err
+	}
 	var err error
 	switch {
 	case d.cfg.Tunnel == tunnelNone:
