@@ -10,16 +10,17 @@ import (
 )
 
 // The attempts to open one tunnel, and the pause after the first, which doubles
-// after each and is up to half as long again.
+// after each up to the longest and is up to half as long again.
 const (
-	maxAttempts = 6
-	firstPause  = 200 * time.Millisecond
+	maxAttempts  = 6
+	firstPause   = 200 * time.Millisecond
+	longestPause = 5 * time.Second
 )
 
 // open brings the member up: it listens, has a tunnel, and is reached through
 // it. What there is of it when that fails is left to dispose.
 func (l *life) open(ctx context.Context) error {
-	m := l.member
+	m, start := l.member, time.Now()
 	for attempt := 1; ; attempt++ {
 		began, err := l.attempt(ctx)
 		if err == nil {
@@ -31,7 +32,7 @@ func (l *life) open(ctx context.Context) error {
 		if errors.Is(err, ErrBacklog) {
 			return err
 		}
-		if attempt == maxAttempts || final(err) {
+		if final(err) || l.givesUp(attempt, time.Since(start)) {
 			return &OpenError{Server: m.id, Attempts: attempt, Err: err}
 		}
 		l.pool.opts.Logger.Info().Err(err).Str("server", m.id).Int("attempt", attempt).Msg("opening a tunnel failed, trying again")
@@ -40,6 +41,16 @@ func (l *life) open(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// givesUp says that enough was tried. The old URL of a restored server gets as
+// long as one that fails: its provider may still hold the registration of the
+// process that was killed.
+func (l *life) givesUp(attempts int, took time.Duration) bool {
+	if l.reopen {
+		return took >= l.pool.opts.EndpointGrace
+	}
+	return attempts == maxAttempts
 }
 
 // attempt asks the driver for a tunnel when it is its turn, and tells when it
@@ -172,7 +183,7 @@ func outcomeOf(err error) Outcome {
 // afterAttempt is how long to wait before the next one. What a provider wants
 // is the pacer's to observe, if there is one, because others have to as well.
 func (l *life) afterAttempt(attempt int, err error) time.Duration {
-	wait := firstPause << (attempt - 1)
+	wait := min(firstPause<<min(attempt-1, 10), longestPause)
 	wait += rand.N(wait / 2)
 	if limit, ok := errors.AsType[*RateLimitError](err); ok && l.pool.opts.Pacer == nil {
 		wait = max(wait, limit.RetryAfter)

@@ -78,14 +78,36 @@ func TestServersComeBackUnderTheirURLsWithTheirSessions(t *testing.T) {
 	})
 }
 
+func TestAnOldURLIsAskedForAsLongAsAURLMayFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		driver := &provider{open: func(context.Context, int, tunnel.Local) error {
+			if time.Since(start) < 45*time.Second {
+				return &tunnel.TransientError{Err: errors.New("still registered")}
+			}
+			return nil
+		}}
+		var lost losses
+		p := newElastic(t, driver, tunnel.PoolOptions{Lost: lost.note})
+		p.Restore([]tunnel.Record{{Server: "srv-9", URL: "http://t9.test", Resume: "t9.test", Sessions: map[string]int{"a": 1}}})
+		run(t, p)
+		time.Sleep(time.Minute)
+		if got := p.Servers(); len(got) != 1 || got[0].State != tunnel.ServerReady || got[0].URL != "http://t9.test" || lost.calls != 0 {
+			t.Errorf("got %+v, and %d losses; want it back", got, lost.calls)
+		}
+	})
+}
+
 func TestServersThatCannotComeBackAreLost(t *testing.T) {
 	refuse := func(context.Context, int, tunnel.Local) error { return &tunnel.AuthError{Err: errors.New("no")} }
+	deny := func(context.Context, int, tunnel.Local) error { return errors.New("taken") }
 	for name, c := range map[string]struct {
 		driver *provider
 		resume string
 	}{
 		"without a name":       {&provider{}, ""},
 		"refused":              {&provider{open: refuse}, "t9.test"},
+		"denied":               {&provider{open: deny}, "t9.test"},
 		"under another URL":    {&provider{elsewhere: true}, "t9.test"},
 		"that does not answer": {&provider{arrival: refusing}, "t9.test"},
 	} {
@@ -98,7 +120,7 @@ func TestServersThatCannotComeBackAreLost(t *testing.T) {
 					{Server: "srv-4", URL: "http://t4.test", Resume: "t4.test"},
 				})
 				run(t, p)
-				time.Sleep(time.Minute)
+				time.Sleep(70 * time.Second)
 				if got := lost.of("srv-9"); !slices.Equal(got, []string{"a", "b"}) {
 					t.Errorf("got %v lost; want a and b", got)
 				}
