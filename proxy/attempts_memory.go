@@ -10,27 +10,36 @@ const replayAge = 2 * time.Minute
 const attemptBytes = 256
 
 // reserve makes room for n more bytes of an answer that is kept. It reports
-// false if nobody is going to want them, and errKeptTooMuch if there is none.
-func (t *attempts) reserve(o *outlet, n int) (wanted bool, err error) {
+// false if nobody is going to want them. When there is no room it returns what is
+// closed once a retry has read some of the answer, or errKeptTooMuch if none
+// reads it.
+func (t *attempts) reserve(o *outlet, n int) (wanted bool, room <-chan struct{}, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if o.unwanted {
-		return false, nil
+		return false, nil, nil
 	}
-	if !t.fit(int64(n)) {
-		return false, errKeptTooMuch
+	if t.fit(int64(n)) {
+		t.bytes += int64(n)
+		o.reserved += int64(n)
+		return true, nil, nil
 	}
-	t.bytes += int64(n)
-	o.reserved += int64(n)
-	return true, nil
+	if o.holders == 1 || o.reserved == 0 {
+		return false, nil, errKeptTooMuch
+	}
+	if o.room == nil {
+		o.room = make(chan struct{})
+	}
+	return false, o.room, nil
 }
 
-// release gives n bytes of an answer back.
+// release gives n bytes of an answer back, which a retry has read.
 func (t *attempts) release(o *outlet, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.bytes -= int64(n)
 	o.reserved -= int64(n)
+	o.makeRoom()
 }
 
 // let says that one of those that hold an answer is done with it: the call that
@@ -39,6 +48,7 @@ func (t *attempts) let(o *outlet) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o.holders--
+	o.makeRoom()
 	if o.holders == 0 {
 		t.bytes -= o.reserved
 		o.reserved, o.unwanted = 0, true

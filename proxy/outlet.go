@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/muxproxy/muxproxy/metrics"
 	"github.com/muxproxy/muxproxy/registry"
@@ -18,9 +19,10 @@ type outlet struct {
 	client  http.ResponseWriter
 	control http.ResponseController // of client
 
-	holders  int   // see attempts.let; attempts.mu guards these three
-	reserved int64 // bytes
-	unwanted bool  // no retry can come any more
+	holders  int           // see attempts.let; attempts.mu guards these four
+	reserved int64         // bytes
+	unwanted bool          // no retry can come any more
+	room     chan struct{} // see attempts.reserve; nil if nobody waits
 
 	direct atomic.Bool // the answer goes to the client; set once, with mu held
 
@@ -74,7 +76,7 @@ func (o *outlet) Write(b []byte) (int, error) {
 	if o.direct.Load() {
 		return o.client.Write(b)
 	}
-	wanted, err := o.call.proxy.attempts.reserve(o, len(b))
+	wanted, err := o.reserve(len(b))
 	if err != nil {
 		return 0, err
 	}
@@ -85,6 +87,31 @@ func (o *outlet) Write(b []byte) (int, error) {
 		o.change()
 	}
 	return len(b), nil
+}
+
+// reserve waits until n bytes have room. A retry that reads is waited for as long
+// as any client.
+func (o *outlet) reserve(n int) (wanted bool, err error) {
+	late := time.NewTimer(o.call.proxy.options.WriteTimeout)
+	defer late.Stop()
+	for {
+		wanted, room, err := o.call.proxy.attempts.reserve(o, n)
+		if room == nil {
+			return wanted, err
+		}
+		select {
+		case <-room:
+		case <-late.C:
+			return false, errKeptTooMuch
+		}
+	}
+}
+
+func (o *outlet) makeRoom() {
+	if o.room != nil {
+		close(o.room)
+		o.room = nil
+	}
 }
 
 // FlushError is found by http.ResponseController.

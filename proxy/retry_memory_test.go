@@ -119,7 +119,7 @@ func TestJoinedStreamMayBeLongerThanWhatCanBeKept(t *testing.T) {
 		}
 		long.WriteString(`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n" + doneEvent)
 		script := scripted.SSE(long.Bytes())
-		script.Delay, script.Gap = time.Second, time.Millisecond
+		script.Delay = time.Second
 		s.model.Script("long", script)
 		r := s.register(registry.Spec{})
 		body := chatBody("long", usageAsked)

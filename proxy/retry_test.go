@@ -608,3 +608,29 @@ func TestTriesAreShownInTheTrace(t *testing.T) {
 		}
 	})
 }
+
+// A client that leaves keeps its place in the queue as long as its retry may come.
+func TestRetryTakesOverAPlaceInTheQueue(t *testing.T) {
+	bubble(t, func(s *stack) {
+		gate := make(chan struct{})
+		all := answers(2)
+		all[0].HoldHeader = gate
+		s.model.Sequence("counting", all...)
+		r := s.register(registry.Spec{Limits: registry.Limits{MaxInflight: new(1)}})
+		numbers := make([]int, 2)
+		var calling sync.WaitGroup
+		calling.Go(func() { numbers[0] = r.chat("counting", "").number(s.t) })
+		synctest.Wait()
+		r.desert(r.try(0, chatPath, chatBody("counting", `"x":1`)))
+		calling.Go(func() { numbers[1] = r.retry(1, "counting", `"x":1`).number(s.t) })
+		pass(10 * time.Second)
+		s.wantCalls(1)
+		close(gate)
+		calling.Wait()
+		if numbers[0] != 0 || numbers[1] != 1 {
+			s.t.Errorf("the answers are %v", numbers)
+		}
+		r.wantTurns(2)
+		s.wantIdle()
+	})
+}
