@@ -28,7 +28,8 @@ import (
 // gives a pod.
 const teardownReserve = 3 * time.Second
 
-// closeGrace is how long closing the servers and their tunnels may take.
+// closeGrace is how long closing the servers and their tunnels may take at
+// least.
 const closeGrace = teardownReserve / 2
 
 // cutGrace is how long calls that are cut at the end of a drain have to tell
@@ -264,7 +265,12 @@ func (d *daemon) stopServing(ctx context.Context) error {
 		defer stop()
 		_ = d.pool.Quiesce(telling) // what is left even then, Shutdown cuts
 	}
-	closing, stop := context.WithTimeout(ctx, closeGrace)
+	// Time that the calls did not need is the tunnels'.
+	left := closeGrace
+	if by, ok := finishing.Deadline(); ok {
+		left += max(time.Until(by), 0)
+	}
+	closing, stop := context.WithTimeout(ctx, left)
 	defer stop()
 	return errors.Join(err, d.pool.Shutdown(closing))
 }

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +20,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muxproxy/muxproxy/metrics"
+	"github.com/muxproxy/muxproxy/proxy/admin"
+	"github.com/muxproxy/muxproxy/tunnel"
 	"github.com/muxproxy/muxproxy/tunnel/frp/frpstest"
 )
 
@@ -396,4 +401,60 @@ func TestSessionsOfTunnelsThatCannotComeBackStopOrMove(t *testing.T) {
 	keep.BaseURL = moved.Endpoint.OpenAIBaseURL
 	streamAll(t, []session{keep})
 	d.stop(t)
+}
+
+func TestClientThatLeavesTheQueueTakesNoPlace(t *testing.T) {
+	addr := freeAddr(t)
+	d := startDaemon(t, tunnelEnv(t, "static", map[string]string{
+		"MUXPROXY_UPSTREAM_URL": finishedModel(t), "MUXPROXY_MULTIPLEX": "1", "MUXPROXY_STATIC_SERVERS": fmt.Sprintf("http://%s=%[1]s", addr),
+	}))
+	d.register(t, `{"id":"first"}`)
+	ctx, leave := context.WithCancel(t.Context())
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, d.AdminURL+"/sessions", strings.NewReader(`{"id":"left"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	left := make(chan error, 1)
+	go func() {
+		response, err := http.DefaultClient.Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		left <- err
+	}()
+	waiting := func(n int) func() bool {
+		return func() bool {
+			_, text := d.get(t, "/metrics")
+			return strings.Contains(string(text), fmt.Sprintf("\nmuxproxy_pool_waiting %d\n", n))
+		}
+	}
+	until(t, "the second waits", waiting(1))
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v; want that it left", err)
+	}
+	until(t, "nobody waits", waiting(0))
+	d.do(t, http.MethodDelete, "/sessions/first", "")
+	streamAll(t, []session{d.register(t, `{"id":"third"}`)})
+	if status, _ := d.get(t, "/sessions/left"); status != http.StatusNotFound || d.servers(t)[0].Load != 1 {
+		t.Errorf("got %d and %+v; want nothing of the one that left", status, d.servers(t))
+	}
+	d.stop(t)
+}
+
+func TestWhatIsSaidOfThePoolIsWhatThePoolSays(t *testing.T) {
+	for _, state := range tunnel.ServerStates() {
+		if !slices.Contains(metrics.ServerStates(), string(state)) || !slices.Contains(admin.ServerStates(), string(state)) {
+			t.Errorf("state %s is not known to the metrics or the admin API", state)
+		}
+	}
+	for _, outcome := range []tunnel.Outcome{
+		tunnel.OutcomeOK, tunnel.OutcomeTransient, tunnel.OutcomeRateLimited, tunnel.OutcomeQuota,
+		tunnel.OutcomeAuth, tunnel.OutcomeConfig, tunnel.OutcomeNotReady, tunnel.OutcomeCancelled,
+	} {
+		if !slices.Contains(metrics.TunnelOutcomes(), metrics.TunnelOutcome(outcome)) {
+			t.Errorf("outcome %s is not known to the metrics", outcome)
+		}
+	}
 }
