@@ -1,6 +1,7 @@
 package prime
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,8 +71,13 @@ func (c *client) detail(body []byte) string {
 	return text
 }
 
-// maxRetryAfter bounds how long the control plane can stop us for.
-const maxRetryAfter = 10 * time.Minute
+const (
+	// maxRetryAfter bounds how long the control plane can stop us for.
+	maxRetryAfter = 10 * time.Minute
+	// unsaidRetryAfter is how long to hold back when it refuses without saying:
+	// it counts by the minute.
+	unsaidRetryAfter = 10 * time.Second
+)
 
 // retryAfter is a Retry-After of either form, zero if there is none.
 func retryAfter(h http.Header) time.Duration {
@@ -98,7 +104,7 @@ func openError(err error) error {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusPaymentRequired:
 		return &tunnel.AuthError{Err: err}
 	case status == http.StatusTooManyRequests:
-		return &tunnel.RateLimitError{RetryAfter: refused.retryAfter, Err: err}
+		return &tunnel.RateLimitError{RetryAfter: cmp.Or(refused.retryAfter, unsaidRetryAfter), Err: err}
 	case status == http.StatusBadRequest && strings.Contains(strings.ToLower(refused.detail), "maximum number of"):
 		return &tunnel.QuotaError{Err: err}
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusConflict:

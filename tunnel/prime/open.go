@@ -53,9 +53,7 @@ func (d *Driver) Open(ctx context.Context, l tunnel.Local) (tunnel.Tunnel, error
 // that it is to get, in case the process dies before the answer.
 func (d *Driver) register(ctx context.Context, l tunnel.Local) (*registration, error) {
 	name := fmt.Sprintf("%s-%s-%s", label, d.instance, strings.ToLower(rand.Text()[:10]))
-	if err := d.ledger.Record(d.kind+creation, name, nil); err != nil {
-		return nil, &tunnel.TransientError{Err: err}
-	}
+	d.record(d.kind+creation, name)
 	calling, done := detached(ctx, createTimeout, createGrace)
 	defer done()
 	made, err := d.api.create(calling, name, localPort(l.Addr), []string{label, label + "-" + d.instance})
@@ -70,13 +68,11 @@ func (d *Driver) register(ctx context.Context, l tunnel.Local) (*registration, e
 		}
 		return nil, openError(err)
 	}
-	recordErr := d.ledger.Record(d.kind, made.ID, nil)
+	d.record(d.kind, made.ID)
 	d.forget(d.kind+creation, name)
 	switch unusable := made.usable(); {
 	case context.Cause(ctx) != nil:
 		err = context.Cause(ctx)
-	case recordErr != nil:
-		err = &tunnel.TransientError{Err: recordErr}
 	case unusable != nil:
 		err = &tunnel.TransientError{Err: fmt.Errorf("create tunnel: %w", unusable)}
 	default:
@@ -140,6 +136,14 @@ func (d *Driver) remove(ctx context.Context, id string) {
 		return
 	}
 	d.forget(d.kind, id)
+}
+
+// record puts something on record. Without it a tunnel is still worth having:
+// the provider expires what is left of it.
+func (d *Driver) record(kind, id string) {
+	if err := d.ledger.Record(kind, id, nil); err != nil {
+		d.log.Warn().Err(err).Msg("ledger not updated")
+	}
 }
 
 // forget takes something that is gone off the record.

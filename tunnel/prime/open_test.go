@@ -49,9 +49,12 @@ func TestRefusalsOfACreationAreTyped(t *testing.T) {
 	}
 }
 
-func TestRetryAfterOfTheProviderIsPassedOn(t *testing.T) {
+func TestTheProviderSaysHowLongToHoldBackOrTenSeconds(t *testing.T) {
 	b := newBench(t, controlplane.Options{}, t.TempDir())
-	for value, want := range map[string]time.Duration{"7": 7 * time.Second, "": 0, "soon": 0, "-3": 0, "99999": 10 * time.Minute} {
+	for value, want := range map[string]time.Duration{
+		"7": 7 * time.Second, "99999": 10 * time.Minute,
+		"": 10 * time.Second, "soon": 10 * time.Second, "-3": 10 * time.Second,
+	} {
 		b.plane.Fail(controlplane.Create, controlplane.Fault{Status: 429, Header: http.Header{"Retry-After": {value}}})
 		_, err := b.Open(t.Context(), local)
 		limited, ok := errors.AsType[*tunnel.RateLimitError](err)

@@ -111,7 +111,7 @@ func TestTheProvidersRetryAfterIsObeyed(t *testing.T) {
 
 func TestSessionsAreServedWhateverTheControlPlaneAnswersAtFirst(t *testing.T) {
 	for name, fault := range map[string]controlplane.Fault{
-		"429":               {Status: 429, Times: 3},
+		"429":               {Status: 429, Times: 3, Header: http.Header{"Retry-After": {"1"}}},
 		"500":               {Status: 500, Body: "<html>", Times: 3},
 		"503":               {Status: 503, Times: 3},
 		"garbage":           {Status: 201, Body: "<html>", Times: 3},
