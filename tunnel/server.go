@@ -60,15 +60,15 @@ type Server struct {
 	http     *http.Server
 
 	mu     sync.Mutex
-	active int           // requests whose handler runs
-	idle   chan struct{} // closed when active falls to 0; nil when nobody waits
+	active map[net.Conn]struct{} // with a request whose answer is not yet written to its end
+	idle   chan struct{}         // closed when active gets empty; nil when nobody waits
 }
 
 // Listen binds the address, so that a busy port is an error here, and serves
 // nothing before Run. Whoever called it must call Shutdown, Run or no Run.
 func Listen(ctx context.Context, o ServerOptions) (*Server, error) {
 	id := cmp.Or(o.ID, "srv-1")
-	s := &Server{id: id, nonce: rand.Text(), inbox: newInbox(id)}
+	s := &Server{id: id, nonce: rand.Text(), inbox: newInbox(id), active: make(map[net.Conn]struct{})}
 	if o.Addr != "" {
 		var config net.ListenConfig
 		var err error
@@ -82,6 +82,8 @@ func Listen(ctx context.Context, o ServerOptions) (*Server, error) {
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		ConnContext:       withConn,
+		ConnState:         s.connState,
 		// "OPTIONS *" gets the answer that every unknown route gets.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     log.New(o.Logger.With().Str("server", s.id).Logger(), "", 0),
@@ -143,7 +145,7 @@ func (s *Server) listeners() []net.Listener {
 func (s *Server) Drain(ctx context.Context) error {
 	for {
 		s.mu.Lock()
-		left := s.active
+		left := len(s.active)
 		if left > 0 && s.idle == nil {
 			s.idle = make(chan struct{})
 		}
@@ -186,30 +188,39 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) running() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.active
+	return len(s.active)
 }
 
-// counted counts the requests whose handler runs. The ResponseWriter is passed
-// on as it is: a wrapper would cost streams their flushes.
+// connKey is the context key of a request's connection.
+type connKey struct{}
+
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, conn)
+}
+
+// counted counts requests from when their handler is called. The ResponseWriter
+// is passed on as it is: a wrapper would cost streams their flushes.
 func (s *Server) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.begin()
-		defer s.end()
+		if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+			s.mu.Lock()
+			s.active[conn] = struct{}{}
+			s.mu.Unlock()
+		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (s *Server) begin() {
-	s.mu.Lock()
-	s.active++
-	s.mu.Unlock()
-}
-
-func (s *Server) end() {
+// connState ends the count. The handler's return would be too early: the end of
+// the answer is written after that, and lost if its tunnel is closed meanwhile.
+func (s *Server) connState(conn net.Conn, state http.ConnState) {
+	if state == http.StateNew || state == http.StateActive {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.active--
-	if s.active == 0 && s.idle != nil {
+	delete(s.active, conn)
+	if len(s.active) == 0 && s.idle != nil {
 		close(s.idle)
 		s.idle = nil
 	}

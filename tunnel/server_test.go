@@ -1,6 +1,7 @@
 package tunnel_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -159,6 +161,46 @@ func TestDrainWaitsForCallsAndGoesOnListening(t *testing.T) {
 	if got := <-slow; got != http.StatusNoContent {
 		t.Errorf("call in flight: got %d; want 204", got)
 	}
+}
+
+func TestDrainWaitsForTheEndOfTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := tunnel.Listen(t.Context(), tunnel.ServerOptions{Handler: func(string) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan error)
+		go func() { served <- s.Run(t.Context()) }()
+		visitor, conn := net.Pipe()
+		s.Serve(conn)
+		if _, err := io.WriteString(visitor, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // until the handler has returned and nobody reads the answer
+
+		impatient, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.Drain(impatient); err == nil {
+			t.Error("drained before the answer was read")
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(visitor), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "hello" {
+			t.Errorf("got %q, %v", body, err)
+		}
+		_ = answer.Body.Close()
+		if err := s.Drain(t.Context()); err != nil {
+			t.Errorf("drain: %v", err)
+		}
+		if err := errors.Join(s.Shutdown(t.Context()), <-served); err != nil {
+			t.Error(err)
+		}
+		_ = visitor.Close()
+	})
 }
 
 func TestDrainGivesUpWithItsContextAndSaysHowManyAreLeft(t *testing.T) {
