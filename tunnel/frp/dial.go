@@ -3,13 +3,26 @@ package frp
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 )
 
-// dial connects to the server. What comes back can be closed at any time
-// without waiting for the peer.
-func dial(ctx context.Context, o *ClientOptions) (net.Conn, error) {
+// connection is a connection to the server, encrypted or not. It can be closed
+// at any time without waiting for the peer: TLS' goodbye could.
+type connection struct {
+	net.Conn
+	socket *net.TCPConn
+}
+
+// Close closes the socket.
+func (c *connection) Close() error { return c.socket.Close() }
+
+// CloseWrite lets the peer read what was written and then come to the end.
+func (c *connection) CloseWrite() error { return c.socket.CloseWrite() }
+
+// dial connects to the server.
+func dial(ctx context.Context, o *ClientOptions) (*connection, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, &silenceError{to: "connection"})
 	defer cancel()
 	dialer := &net.Dialer{Control: shortQueue}
@@ -17,23 +30,18 @@ func dial(ctx context.Context, o *ClientOptions) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", o.ServerAddr, err)
 	}
+	socket, ok := conn.(*net.TCPConn)
+	if !ok {
+		_ = conn.Close()
+		return nil, errors.New("dialed something other than TCP")
+	}
 	if o.TLS == nil {
-		return conn, nil
+		return &connection{Conn: conn, socket: socket}, nil
 	}
 	encrypted := tls.Client(conn, o.TLS)
 	if err := encrypted.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("shake hands with %s: %w", o.ServerAddr, err)
 	}
-	return &abruptConn{Conn: encrypted, socket: conn}, nil
+	return &connection{Conn: encrypted, socket: socket}, nil
 }
-
-// abruptConn is a TLS connection whose Close does not say goodbye, which could
-// wait for a hung peer.
-type abruptConn struct {
-	net.Conn
-	socket net.Conn
-}
-
-// Close closes the socket.
-func (c *abruptConn) Close() error { return c.socket.Close() }

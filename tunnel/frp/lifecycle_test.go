@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -169,6 +171,65 @@ func TestClosingOneTunnelLeavesTheOthers(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatWasWrittenBeforeCloseArrives(t *testing.T) {
+	for _, version := range []string{frpstest.V066, frpstest.V071} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			s := frpstest.New(t, frpstest.Options{Version: version})
+			slow := newSlowLink(t, s.Addr(), 5*time.Millisecond)
+			const size = 400 << 10
+			written, uploading := make(chan struct{}, 1), make(chan struct{}, 1)
+			opened, err := frp.Connect(t.Context(), frp.ClientOptions{
+				ServerAddr: slow.Addr(), TLS: unverified(), URL: s.PortURL(),
+				Proxy: frp.Proxy{Name: "a", Type: frp.TypeTCP},
+			}, serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPost { // which goes on beyond Close
+					uploading <- struct{}{}
+					_, _ = io.Copy(io.Discard, r.Body)
+					return
+				}
+				w.Header().Set("Content-Length", strconv.Itoa(size))
+				_, _ = w.Write(make([]byte, size))
+				_ = http.NewResponseController(w).Flush()
+				written <- struct{}{}
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := visitor(t, s)
+			var visitors sync.WaitGroup
+			visitors.Go(func() {
+				answer, err := client.Post(opened.URL(), "text/plain", endless{})
+				if err == nil {
+					_ = answer.Body.Close()
+				}
+			})
+			<-uploading
+			visitors.Go(func() {
+				answer, err := client.Get(opened.URL())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer func() { _ = answer.Body.Close() }()
+				if n, err := io.Copy(io.Discard, answer.Body); n != size || err != nil {
+					t.Errorf("%d bytes of %d arrived, %v", n, size, err)
+				}
+			})
+			<-written
+			if err := opened.Close(t.Context()); err != nil {
+				t.Errorf("close: %v", err)
+			}
+			visitors.Wait()
+		})
+	}
+}
+
+// endless is a body without end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 // awaitGone waits until the server no longer knows the URL.
 func awaitGone(t *testing.T, client *http.Client, url string) {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // link is a relay in front of a server, which can lose a connection without
@@ -13,6 +14,7 @@ import (
 type link struct {
 	listener net.Listener
 	target   string
+	pace     time.Duration // between reads
 
 	mu    sync.Mutex
 	conns []net.Conn // of both sides
@@ -21,11 +23,17 @@ type link struct {
 
 func newLink(t *testing.T, target string) *link {
 	t.Helper()
+	return newSlowLink(t, target, 0)
+}
+
+// newSlowLink waits before each read of 32 KiB.
+func newSlowLink(t *testing.T, target string, pace time.Duration) *link {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &link{listener: listener, target: target}
+	l := &link{listener: listener, target: target, pace: pace}
 	var relays sync.WaitGroup
 	relays.Go(func() { l.accept(&relays) })
 	t.Cleanup(func() {
@@ -76,6 +84,7 @@ func (l *link) accept(relays *sync.WaitGroup) {
 func (l *link) relay(to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
+		time.Sleep(l.pace)
 		n, err := from.Read(buffer)
 		l.mu.Lock()
 		cut := true

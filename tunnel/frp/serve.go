@@ -22,7 +22,7 @@ const (
 // over. Nothing of the session is left then but the connections that serve has
 // been given, which are dead.
 func (s *session) run(ctx context.Context, serve func(net.Conn)) error {
-	stop := context.AfterFunc(ctx, func() { s.end(context.Cause(ctx)) })
+	stop := context.AfterFunc(ctx, func() { s.leave(context.Cause(ctx)) })
 	defer stop()
 	var workers errgroup.Group
 	workers.SetLimit(maxPending)

@@ -18,6 +18,9 @@ const (
 	// poolCount is how many connections the server may keep in store, if it
 	// allows so many.
 	poolCount = 10
+	// farewell is how long a server may take to read what was written and to
+	// close, too.
+	farewell = 500 * time.Millisecond
 	// receiveWindow is how much of one stream may be under way to here. It is
 	// what others have to wait for while something large is uploaded, and caps
 	// the upload at a window a round trip. yamux takes no smaller one.
@@ -27,7 +30,7 @@ const (
 // session is one login: a connection and the proxy registered on it.
 type session struct {
 	options *ClientOptions
-	conn    net.Conn
+	conn    *connection
 	mux     *yamux.Session
 	control net.Conn // the stream under in and out
 	runID   string   // what the server knows the client by
@@ -144,6 +147,20 @@ func (s *session) register(p Proxy) (remote string, err error) {
 		}
 		return answer.RemoteAddr, nil
 	}
+}
+
+// leave ends the session after the server has read what was written. A socket
+// that is closed with something unread drops what it has not sent.
+func (s *session) leave(why error) {
+	timer := time.NewTimer(farewell)
+	defer timer.Stop()
+	if s.conn.CloseWrite() == nil {
+		select {
+		case <-s.mux.CloseChan():
+		case <-timer.C:
+		}
+	}
+	s.end(why)
 }
 
 // end closes the connection, and keeps why if it is the first to do so.
