@@ -43,10 +43,7 @@ func TestEightTunnelsOfWhichOneIsCutLoseNothingElse(t *testing.T) {
 	for i := range tunnels {
 		tunnels[i] = open(t, options(sshd), text(strconv.Itoa(i)))
 	}
-	victim := sshd.Sessions(t)[0]
-	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	sshd.Cut(t)
 	for i, up := range tunnels {
 		eventually(t, "answer", func() bool {
 			got, err := get(t, up.URL())

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -204,9 +203,7 @@ func TestOneOfEightTunnelsIsCutUnder64Rollouts(t *testing.T) {
 	rollouts := fleet(t, p, 64)
 	full(t, p, 8, 8)
 	progress(t, rollouts)
-	if err := syscall.Kill(sshd.Sessions(t)[0], syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	sshd.Cut(t)
 	broken := func() (n int) {
 		for _, r := range rollouts {
 			n += int(r.broken.Load())

@@ -117,14 +117,22 @@ func (s *Server) Kill(tb testing.TB) {
 }
 
 // Sessions are the processes, other than the one that listens, that serve
-// connections.
+// connections. Unless it runs as root a connection may have two.
 func (s *Server) Sessions(tb testing.TB) []int {
 	tb.Helper()
-	parents := []int{s.command.Process.Pid}
-	for i := 0; i < len(parents); i++ {
-		parents = append(parents, children(tb, parents[i])...)
+	return descendants(tb, s.command.Process.Pid)
+}
+
+// Cut kills what serves one of the connections.
+func (s *Server) Cut(tb testing.TB) {
+	tb.Helper()
+	all := children(tb, s.command.Process.Pid)
+	if len(all) == 0 {
+		tb.Fatal("sshd serves no connection")
 	}
-	return parents[1:]
+	for _, pid := range append(descendants(tb, all[0]), all[0]) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
 }
 
 // Signal sends a signal to all sessions.
@@ -188,6 +196,16 @@ func freeAddr(tb testing.TB) string {
 	}
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
+}
+
+// descendants are the processes below this one.
+func descendants(tb testing.TB, of int) []int {
+	tb.Helper()
+	all := []int{of}
+	for i := 0; i < len(all); i++ {
+		all = append(all, children(tb, all[i])...)
+	}
+	return all[1:]
 }
 
 // children are the processes whose parent this is.
