@@ -14,14 +14,15 @@ func TestRestartKeepsWhatTurnsShareAndAreKnownBy(t *testing.T) {
 	s := start(t, t.TempDir())
 	session, secret := s.register(t, registry.Spec{Capture: registry.Capture{TokenIDs: true}})
 	var want []string
-	ids := "1"
+	var ids strings.Builder
+	ids.WriteString("1")
 	for i := range 5 {
-		ids += strings.Repeat(fmt.Sprintf(",%d", 1000+i), 40)
-		want = append(want, `{"prompt_token_ids":[`+ids+`],"id":"resp"}`)
+		ids.WriteString(strings.Repeat(fmt.Sprintf(",%d", 1000+i), 40))
+		want = append(want, `{"prompt_token_ids":[`+ids.String()+`],"id":"resp"}`)
 		call := admit(t, session)
 		call.Record(registry.Request{Body: []byte(`{"prompt":"a"}`)})
 		if _, err := call.Commit(registry.Response{
-			Status: 200, Body: []byte(want[i]), Shared: []byte("[" + ids + "]"), IDs: []string{fmt.Sprint("resp_", i), "msg_1"},
+			Status: 200, Body: []byte(want[i]), Shared: []byte("[" + ids.String() + "]"), IDs: []string{fmt.Sprint("resp_", i), "msg_1"},
 			Choices: []registry.Choice{{Continuation: uint64(i + 1), TextLength: 10 + i}},
 		}); err != nil {
 			t.Fatal(err)
