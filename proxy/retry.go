@@ -15,9 +15,9 @@ const (
 	idempotencyKeyHeader = "Idempotency-Key"
 )
 
-// noticeTime is given to a connection's end to be noticed, when a retry that has
-// come over another would else be too early: the calls that it could belong to
-// still seem to have their clients.
+// noticeTime is how long a retry waits when all calls that it could belong to
+// still seem to have their clients: it comes over another connection and may be
+// here before the end of the first has been noticed.
 const noticeTime = 50 * time.Millisecond
 
 // A retry is what a request says about the ones that it may repeat.
