@@ -17,6 +17,10 @@ import (
 	"github.com/muxproxy/muxproxy/tunnel"
 )
 
+// closing is more than a server needs to close its connections, and less than
+// anything else takes.
+const closing = time.Second
+
 // weather is how a public URL behaves.
 type weather int
 
