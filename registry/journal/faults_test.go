@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/muxproxy/muxproxy/registry"
 	"github.com/muxproxy/muxproxy/registry/journal"
@@ -98,12 +97,7 @@ func TestEndWorksOnAFullDiskAndIsWrittenLater(t *testing.T) {
 	if err := s.journal.LimitPages(1 << 30); err != nil {
 		t.Fatal(err)
 	}
-	for s.Stats().TraceBytes > 0 { // until it is written
-		if t.Context().Err() != nil {
-			t.Fatal("the trace stays in memory")
-		}
-		<-time.After(10 * time.Millisecond)
-	}
+	wantSoon(t, func() bool { return s.Stats().TraceBytes == 0 }, "the trace is written, and its memory given back")
 	after := start(t, s.die(t))
 	if trace := traceOf(t, after.session(t, "a")); len(trace.Turns) != 1 || len(trace.FailedCalls) != 1 || trace.Summary.State != registry.StateEnded {
 		t.Errorf("after a restart: %d turns, %d failed calls, %s", len(trace.Turns), len(trace.FailedCalls), trace.Summary.State)

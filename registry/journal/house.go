@@ -13,6 +13,8 @@ const (
 	checkpointAfter = 8 << 20
 	// checkpointLatest is how much is written before that is done in any case.
 	checkpointLatest = 64 << 20
+	// houseLatest is how long the house waits for a moment in which nobody does.
+	houseLatest = 100 * time.Millisecond
 	// sweepRows is how many rows of a table are deleted in one transaction: commits wait for it.
 	sweepRows = 64
 	// vacuumPages is how many pages are given back in one transaction, and how many are left.
@@ -26,6 +28,7 @@ type house struct {
 	logged int64 // bytes written since the last checkpoint, about
 	swept  bool  // nothing is dropped that is not deleted
 	tight  bool  // no pages are to be given back
+	kept   time.Time
 }
 
 func (h *house) written(t *transaction) {
@@ -36,10 +39,14 @@ func (h *house) written(t *transaction) {
 }
 
 // overdue says that the house must be kept even if there is something to write.
-func (j *Journal) overdue() bool { return j.house.logged > checkpointLatest }
+func (h *house) overdue() bool {
+	waits := !h.swept || !h.tight
+	return h.logged > checkpointLatest || waits && time.Since(h.kept) > houseLatest
+}
 
 // keepHouse does one piece of what is to be done, and reports whether there is more.
 func (j *Journal) keepHouse(ctx context.Context) (more bool) {
+	j.house.kept = time.Now()
 	if j.state.failing() != nil {
 		return j.try(ctx, j.probe)
 	}
@@ -142,6 +149,7 @@ func (j *Journal) vacuum(ctx context.Context) (err error) {
 	}
 	if free <= vacuumPages {
 		j.house.tight = true
+		j.house.logged += checkpointAfter // the file shrinks with the next checkpoint
 		return nil
 	}
 	rows, err := j.writer.conn.QueryContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", min(vacuumPages, free-vacuumPages)))
@@ -151,7 +159,6 @@ func (j *Journal) vacuum(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() { // each step gives one page back
 	}
-	j.house.logged += vacuumPages << 12
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("vacuum: %w", err)
 	}

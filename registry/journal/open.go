@@ -102,7 +102,7 @@ func (j *Journal) open(ctx context.Context) error {
 	j.db, err = connect(path, url.Values{
 		"_pragma": {
 			"busy_timeout(5000)", "auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", "synchronous(" + synchronous + ")",
-			"wal_autocheckpoint(0)", "journal_size_limit(67108864)", "cache_size(-16384)", "temp_store(MEMORY)",
+			"wal_autocheckpoint(0)", "journal_size_limit(4194304)", "cache_size(-16384)", "temp_store(MEMORY)",
 		},
 	})
 	if err != nil {

@@ -50,9 +50,8 @@ func (j *Journal) Run(ctx context.Context) error {
 		case <-j.wake:
 		case <-timer.C:
 		}
-		batch := j.take(false)
-		j.write(work, batch)
-		timer.Reset(j.rest(work, len(batch) == 0))
+		j.write(work, j.take(false))
+		timer.Reset(j.rest(work))
 	}
 }
 
@@ -83,10 +82,10 @@ func (j *Journal) patience() time.Duration {
 	return j.options.Linger
 }
 
-// rest keeps the house, if there is time for that, and returns how long to rest until something is due.
-func (j *Journal) rest(ctx context.Context, idle bool) time.Duration {
+// rest keeps the house, if there is time for that or it has waited for long, and returns how long to rest until something is due.
+func (j *Journal) rest(ctx context.Context) time.Duration {
 	more := false
-	if idle || j.overdue() {
+	if !j.busy() || j.house.overdue() {
 		more = j.keepHouse(ctx)
 	}
 	j.mu.Lock()
@@ -101,6 +100,12 @@ func (j *Journal) rest(ctx context.Context, idle bool) time.Duration {
 	default:
 		return time.Minute
 	}
+}
+
+func (j *Journal) busy() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.urgent > 0
 }
 
 // write writes a batch in as few transactions as its size allows.

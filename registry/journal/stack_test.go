@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/muxproxy/muxproxy/registry"
 	"github.com/muxproxy/muxproxy/registry/journal"
@@ -191,5 +192,23 @@ func sqlite(tb testing.TB, dir, query string) {
 	}
 	if err := db.Close(); err != nil {
 		tb.Fatal(err)
+	}
+}
+
+func wantMode(tb testing.TB, path string, want os.FileMode) {
+	tb.Helper()
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != want {
+		tb.Errorf("%s: mode %v, %v; want %v", path, info.Mode(), err, want)
+	}
+}
+
+// wantSoon waits for what another goroutine brings about.
+func wantSoon(tb testing.TB, happened func() bool, what string) {
+	tb.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !happened(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("not in twenty seconds: %s", what)
+		}
 	}
 }
