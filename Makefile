@@ -11,7 +11,7 @@ frps := tunnel/frp/frpstest/testdata
 frpc := bench/controlplane/testdata
 fuzztime ?= 10s
 
-.PHONY: build demo test sdk-setup frps frpc lint fuzz bench bench-fairness bench-rollouts clean
+.PHONY: build demo test sdk-setup frps frpc lint fuzz bench bench-fairness bench-rollouts bench-recording soak clean
 
 ## build: the daemon, as ./muxproxy
 build:
@@ -95,6 +95,15 @@ bench-fairness: build frps
 ## bench-rollouts: many rollouts at once on few tunnels, about ten minutes; ROLLOUTS_FLAGS="-scale 10" is quick
 bench-rollouts: build frps
 	$(MAKE) -C bench rollouts
+
+## bench-recording: what it costs to record, in memory and on disk
+bench-recording: build
+	$(MAKE) -C bench recording
+
+## soak: the tests of the journal at length: 500 kills, ten thousand mixed endings, a hundred long sessions
+soak:
+	go test -race -timeout 30m -v -run TestEveryTurnThatWasSeenSurvivesKills ./cmd/muxproxy -args -kills 500
+	go test -race -timeout 30m -v -run 'TestMixedEndings|TestLongSessions' ./registry/journal -args -calls 10000 -sessions 100
 
 ## clean: what the other targets made
 clean:

@@ -9,10 +9,14 @@
 // with an [EndedError], its trace can still be read). It never goes back. After its trace is gone a tombstone keeps the reason
 // and the final summary for a while, so that a late harness learns that its rollout is over and not that its key is wrong.
 //
+// With a [Journal] what has to outlast the process is written down, and [Registry.Restore] takes it over from there: a turn before it
+// is visible, everything that a client is told of before it is told, the rest a moment later. Without one all of it is in memory alone.
+//
 // # Locks
 //
 // Registry.mu guards the maps from ids and secrets to sessions, and nothing else. Session.mu guards one session. They are never
 // held together. The locks of gates, of the schedule and of a trace's store are leaves: they may be taken under either, and
-// nothing is taken under them. No lock is held while something waits, and none while caller code runs, but for the one that
+// nothing is taken under them. [Journal.Submit] may be called under Session.mu, so that a session's entries are in order; the journal calls
+// back with no lock held. No lock is held while something waits, and none while caller code runs, but for the one that
 // puts the updates of one session in line.
 package registry

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +18,9 @@ import (
 func TestSessionIsTheSameAfterTheProcessDied(t *testing.T) {
 	s := start(t, t.TempDir())
 	spec := registry.Spec{
-		ID: "a", Labels: map[string]string{"env": "gsm8k"}, Metadata: json.RawMessage(`{ "row" : 1 , "s":"<&>"}`),
-		Upstream: "u", Affinity: "g", Model: "m", Sampling: map[string]json.RawMessage{"top_k": json.RawMessage(`[ 1e400 ]`)},
+		ID: "a", Affinity: "g", SamplingMode: registry.SamplingDefault, Capture: registry.Capture{TokenIDs: true, Logprobs: true},
+		User: &registry.Hook{URL: "http://127.0.0.1/user", Timeout: time.Second}, Labels: map[string]string{"env": "gsm8k"}, Metadata: json.RawMessage(`{ "row" : 1 , "s":"<&>"}`),
+		Upstream: "u", Model: "m", Sampling: map[string]json.RawMessage{"top_k": json.RawMessage(`[ 1e400 ]`)},
 		Limits:         registry.Limits{MaxTurns: new(int64(9)), RequestsPerSecond: new(1e6), MaxDuration: new(time.Hour), MaxInflight: new(3)},
 		StopConditions: []registry.StopCondition{{Name: "gave_up", TextRegexp: regexp.MustCompile(`I (can|will) not`)}, {Name: "t", ToolCall: "submit"}},
 		Lease:          10 * time.Minute, Digest: [32]byte{1, 2}, OnEndpointLoss: registry.EndpointLossKeep,
@@ -63,6 +65,7 @@ func TestSessionIsTheSameAfterTheProcessDied(t *testing.T) {
 	if got := again.Spec(); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", wantSpec) && !reflect.DeepEqual(got, wantSpec) {
 		t.Errorf("the spec was\n%+v\nand is\n%+v", wantSpec, got)
 	}
+	wantFilled(t, again.Spec(), "Secret")
 	trace := traceOf(t, again)
 	if len(trace.Turns) != 5 || len(trace.FailedCalls) != 1 {
 		t.Fatalf("%d turns and %d failed calls; want 5 and 1", len(trace.Turns), len(trace.FailedCalls))
@@ -70,6 +73,9 @@ func TestSessionIsTheSameAfterTheProcessDied(t *testing.T) {
 	for i, turn := range trace.Turns {
 		if !bytes.Equal(turn.Request(), want[i]) || string(turn.Response()) != fmt.Sprint("answer ", i) || turn.Index != i {
 			t.Errorf("turn %d is %q, %q", turn.Index, turn.Request(), turn.Response())
+		}
+		if i == 4 {
+			wantFilled(t, turn)
 		}
 		if d := turn.Delivered(); d == nil || !*d {
 			t.Errorf("turn %d is not delivered any more", i)
@@ -158,6 +164,17 @@ func TestEndedTraceIsReadFromDiskAndItsMemoryIsFree(t *testing.T) {
 		}
 		if got := at.Stats().TraceBytes; got != 0 {
 			t.Errorf("reading keeps %d bytes of memory", got)
+		}
+	}
+}
+
+// wantFilled checks that no exported field was lost, also of those that are added one day.
+func wantFilled(t *testing.T, v any, except ...string) {
+	t.Helper()
+	s := reflect.Indirect(reflect.ValueOf(v))
+	for field, value := range s.Fields() {
+		if field.IsExported() && value.IsZero() && !slices.Contains(except, field.Name) {
+			t.Errorf("%s.%s is empty: it is not kept, or the test does not fill it", s.Type(), field.Name)
 		}
 	}
 }

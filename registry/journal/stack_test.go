@@ -121,7 +121,9 @@ func (s *stack) end(tb testing.TB, id string) registry.Summary {
 
 func admit(tb testing.TB, s *registry.Session) *registry.Call {
 	tb.Helper()
-	call, err := s.Admit(tb.Context(), registry.CallInfo{Dialect: "chat", Route: "/v1/chat/completions", RequestID: "req-1"})
+	call, err := s.Admit(tb.Context(), registry.CallInfo{
+		Dialect: "chat", Route: "/v1/chat/completions", RequestID: "req-1", Attempt: 1, Digest: [32]byte{1},
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -129,7 +131,10 @@ func admit(tb testing.TB, s *registry.Session) *registry.Call {
 }
 
 // conversation is what an agent sends again and again.
-type conversation struct{ messages []string }
+type conversation struct {
+	messages []string
+	follows  *int // the turn that the next request continues
+}
 
 func (c *conversation) say(role, text string) {
 	c.messages = append(c.messages, fmt.Sprintf(`{"role":%q,"content":%q}`, role, text))
@@ -139,7 +144,7 @@ func (c *conversation) request() registry.Request {
 	const before = `{"model":"m","messages":`
 	list := "[" + strings.Join(c.messages, ",") + "]"
 	return registry.Request{
-		Body: []byte(before + list + "}"), Model: "m",
+		Body: []byte(before + list + "}"), Model: "m", Added: 1, Follows: c.follows,
 		Shared: []registry.Part{{Key: "messages", Start: len(before), End: len(before) + len(list)}},
 	}
 }
@@ -151,13 +156,17 @@ func (c *conversation) turn(tb testing.TB, s *registry.Session, answer string) *
 	defer call.Close()
 	call.Record(c.request())
 	turn, err := call.Commit(registry.Response{
-		Status: 200, Body: []byte(answer), Usage: &registry.Usage{InputTokens: int64(len(c.messages)), OutputTokens: 1},
-		Choices: []registry.Choice{{FinishReason: "stop", Continuation: uint64(len(c.messages))}},
+		Status: 200, Body: []byte(answer), Stream: true, Usage: &registry.Usage{InputTokens: int64(len(c.messages)), OutputTokens: 1},
+		Choices:           []registry.Choice{{FinishReason: "stop", ToolCalls: []string{"t"}, Continuation: uint64(len(c.messages))}},
+		UpstreamRequestID: "up-1", Upstream: "u", Replica: "r", IDs: []string{"resp-1"},
+		WeightVersion: registry.VersionSpan{Start: registry.IntVersion(1), End: registry.StringVersion("two")},
+		StartedAt:     time.Now().Add(-time.Second), TimeToFirstEvent: time.Millisecond, Duration: time.Second,
 	})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	turn.SetDelivered(true)
+	c.follows = new(turn.Index)
 	c.say("assistant", answer)
 	return turn
 }
