@@ -39,6 +39,9 @@ func (r *Registry) restore(row SessionRow) error {
 	}
 	if older := r.byID[s.id]; older != nil {
 		// It was forgotten, or its registration undone, and only the note of that is missing.
+		if older.stone == nil {
+			r.live--
+		}
 		r.forget(older)
 	}
 	if len(row.Secret) != len(s.entry.secret) {

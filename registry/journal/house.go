@@ -9,10 +9,6 @@ import (
 )
 
 const (
-	// checkpointAfter is how much is written before it is copied from the log into the database, if there is time for that.
-	checkpointAfter = 8 << 20
-	// checkpointLatest is how much is written before that is done in any case.
-	checkpointLatest = 64 << 20
 	// houseLatest is how long the house waits for a moment in which nobody does.
 	houseLatest = 100 * time.Millisecond
 	// sweepRows is how many rows of a table are deleted in one transaction: commits wait for it.
@@ -25,10 +21,11 @@ const (
 
 // house is what is to be done when nothing is to be written. It belongs to the goroutine of Run.
 type house struct {
-	logged int64 // bytes written since the last checkpoint, about
-	swept  bool  // nothing is dropped that is not deleted
-	tight  bool  // no pages are to be given back
-	kept   time.Time
+	logged  int64 // bytes written since the last checkpoint was begun, about
+	copying bool  // a checkpoint is being made
+	swept   bool  // nothing is dropped that is not deleted
+	tight   bool  // no pages are to be given back
+	kept    time.Time
 }
 
 func (h *house) written(t *transaction) {
@@ -40,34 +37,31 @@ func (h *house) written(t *transaction) {
 
 // overdue says that the house must be kept even if there is something to write.
 func (h *house) overdue() bool {
-	waits := !h.swept || !h.tight
-	return h.logged > checkpointLatest || waits && time.Since(h.kept) > houseLatest
+	waits := !h.swept || !h.tight || h.copying || h.logged > checkpointAfter
+	return waits && time.Since(h.kept) > houseLatest
 }
 
 // keepHouse does one piece of what is to be done, and reports whether there is more.
 func (j *Journal) keepHouse(ctx context.Context) (more bool) {
 	j.house.kept = time.Now()
 	if j.state.failing() != nil {
-		return j.try(ctx, j.probe)
+		err := j.probe(ctx)
+		j.note(err)
+		return err == nil
 	}
+	err := j.attendCheckpoints(ctx)
 	switch {
-	case j.house.logged > checkpointAfter:
-		return j.try(ctx, j.checkpoint)
+	case err != nil:
 	case !j.house.swept:
-		return j.try(ctx, j.sweep)
+		err, more = j.sweep(ctx), true
 	case !j.house.tight:
-		return j.try(ctx, j.vacuum)
-	default:
+		err, more = j.vacuum(ctx), true
+	}
+	if err != nil {
+		j.note(err)
 		return false
 	}
-}
-
-// try does a piece of work, whose failure is that of a transaction.
-func (j *Journal) try(ctx context.Context, work func(context.Context) error) (more bool) {
-	start := time.Now()
-	t := transaction{err: work(ctx)}
-	j.settle(&t, time.Since(start))
-	return t.err == nil
+	return more
 }
 
 // probe finds out whether writing works again, by writing what is there.
@@ -88,17 +82,6 @@ func (j *Journal) within(ctx context.Context, query string, args ...any) error {
 		j.writer.undo(ctx)
 	}
 	return err
-}
-
-// checkpoint copies what is in the log into the database, so that the log begins anew.
-func (j *Journal) checkpoint(ctx context.Context) error {
-	j.house.logged = 0
-	var busy, log, copied int
-	err := j.writer.conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &log, &copied)
-	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	return nil
 }
 
 // sweep deletes some rows of a session whose trace was dropped.

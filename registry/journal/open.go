@@ -37,11 +37,12 @@ type Options struct {
 
 // Journal is a [registry.Journal] on disk. Entries that are submitted are written while [Journal.Run] runs.
 type Journal struct {
-	options Options
-	lock    *lock
-	db      *sql.DB // of the writer, with one connection
-	readers reader
-	writer  *writer // belongs to Run
+	options     Options
+	lock        *lock
+	db          *sql.DB
+	readers     reader
+	checkpoints *checkpointer
+	writer      *writer // belongs to Run
 
 	mu     sync.Mutex
 	queue  []registry.Entry
@@ -98,7 +99,7 @@ func (j *Journal) open(ctx context.Context) error {
 	if j.options.Sync {
 		synchronous = "FULL"
 	}
-	// The pragmas are for each connection. Checkpoints are the writer's to make.
+	// The pragmas are for each connection. There are two: the writer's, and the one that makes checkpoints.
 	j.db, err = connect(path, url.Values{
 		"_pragma": {
 			"busy_timeout(5000)", "auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", "synchronous(" + synchronous + ")",
@@ -108,7 +109,9 @@ func (j *Journal) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	j.db.SetMaxOpenConns(1)
+	j.db.SetMaxOpenConns(2)
+	j.db.SetMaxIdleConns(2)
+	j.checkpoints = newCheckpointer(j.db)
 	if err := migrate(ctx, j.db); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/muxproxy/muxproxy/registry"
@@ -39,6 +40,10 @@ func (j *Journal) Submit(e registry.Entry) error {
 // Run writes what is submitted. When ctx is done it takes nothing any more, writes what is left and returns nil.
 func (j *Journal) Run(ctx context.Context) error {
 	work := context.WithoutCancel(ctx) // what is half written is worth nothing
+	var copying sync.WaitGroup
+	copying.Go(func() { j.checkpoints.run(work) })
+	defer copying.Wait()
+	defer close(j.checkpoints.wanted)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -140,14 +145,18 @@ func (j *Journal) transact(ctx context.Context, batch []registry.Entry) int {
 
 // settle notes how a transaction went.
 func (j *Journal) settle(t *transaction, took time.Duration) {
-	changed := j.state.set(t.err)
 	if t.err == nil {
 		j.house.written(t)
 		if j.options.Committed != nil {
 			j.options.Committed(took)
 		}
 	}
-	if changed && j.options.Failing != nil {
-		j.options.Failing(t.err)
+	j.note(t.err)
+}
+
+// note notes whether something could be written.
+func (j *Journal) note(err error) {
+	if j.state.set(err) && j.options.Failing != nil {
+		j.options.Failing(err)
 	}
 }
