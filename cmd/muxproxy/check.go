@@ -61,7 +61,7 @@ func setting(cfg Config, f reflect.StructField, given string) string {
 		return cmp.Or(given, f.Tag.Get("envDefault")) // 60s stays 60s
 	case *time.Duration:
 		if given == "" {
-			return v.String() + " (computed)"
+			return strings.TrimSuffix(v.String(), "0m0s") + " (computed)"
 		}
 		return given
 	case *ByteSize:

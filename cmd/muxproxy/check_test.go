@@ -60,6 +60,17 @@ func TestCheckShowsWhatIsComputed(t *testing.T) {
 	if got := shown(t, report, "MAX_TRACE_BYTES"); !regexp.MustCompile(`^[0-9.]+[MG]iB \(computed\)$`).MatchString(got) {
 		t.Errorf("MAX_TRACE_BYTES: got %q; want a size that is computed", got)
 	}
+	for name, want := range map[string]string{"STATE_DIR": "-", "DURABILITY": "memory (computed)", "TRACE_RETENTION": "1h (computed)"} {
+		if got := shown(t, report, name); got != want {
+			t.Errorf("%s: got %q; want %q", name, got, want)
+		}
+	}
+	durable := checked(t, "STATE_DIR=/var/lib/muxproxy")
+	for name, want := range map[string]string{"DURABILITY": "write (computed)", "TRACE_RETENTION": "168h (computed)"} {
+		if got := shown(t, durable, name); got != want {
+			t.Errorf("with a state directory %s: got %q; want %q", name, got, want)
+		}
+	}
 	if got := shown(t, report, "ADVERTISE_URL"); got != "http://127.0.0.1:PORT (computed)" {
 		t.Errorf("ADVERTISE_URL: got %q; want one without a port", got)
 	}

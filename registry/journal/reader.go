@@ -17,8 +17,16 @@ import (
 type reader struct{ db *sql.DB }
 
 func openReaders(path string) (*sql.DB, error) {
-	return connect(path, url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)", "query_only(1)"}})
+	db, err := connect(path, url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)", "query_only(1)"}})
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(maxReaders)
+	return db, nil
 }
+
+// maxReaders bounds the memory that traces take which are read at the same time.
+const maxReaders = 8
 
 // Reader reads a journal that may be open in another process. It never writes.
 type Reader struct{ reader }
