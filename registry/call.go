@@ -32,7 +32,7 @@ type Call struct {
 	phase   callPhase
 	request *record
 	row     uint32 // as one in flight, in the journal
-	written bool   // it is there; belongs to the journal's writer
+	written bool   // it is or may be there; belongs to the journal's writer
 	model   string
 	added   uint32
 	parent  *int

@@ -75,7 +75,6 @@ func (c *Call) noteStarted() {
 	}, func(err error) {
 		if err != nil {
 			drafted.withdraw()
-			c.written = false
 		}
 	})
 }
