@@ -28,10 +28,11 @@ func newCheckpointer(db *sql.DB) *checkpointer {
 	return &checkpointer{db: db, wanted: make(chan struct{}, 1), done: make(chan error, 1)}
 }
 
-// run makes checkpoints, one for each that is wanted, until wanted is closed.
-func (c *checkpointer) run(ctx context.Context) {
+// run makes checkpoints, one for each that is wanted, until wanted is closed, and wakes the writer after each.
+func (c *checkpointer) run(ctx context.Context, wake func()) {
 	for range c.wanted {
 		c.done <- checkpoint(ctx, c.db)
+		wake()
 	}
 }
 
@@ -56,7 +57,9 @@ func (j *Journal) attendCheckpoints(ctx context.Context) error {
 		if size, statErr := j.logSize(); err == nil && statErr == nil && size > longestLog {
 			err = checkpoint(ctx, j.writer.conn)
 		}
-		return err
+		if err != nil {
+			return err
+		}
 	default:
 	}
 	if h.logged > checkpointAfter && !h.copying {

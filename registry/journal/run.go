@@ -29,19 +29,24 @@ func (j *Journal) Submit(e registry.Entry) error {
 	wake := len(j.queue) == 1 || e.Urgent && j.urgent == 1
 	j.mu.Unlock()
 	if wake {
-		select {
-		case j.wake <- struct{}{}:
-		default:
-		}
+		j.rouse()
 	}
 	return nil
+}
+
+// rouse makes the writer look at what there is to do.
+func (j *Journal) rouse() {
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Run writes what is submitted. When ctx is done it takes nothing any more, writes what is left and returns nil.
 func (j *Journal) Run(ctx context.Context) error {
 	work := context.WithoutCancel(ctx) // what is half written is worth nothing
 	var copying sync.WaitGroup
-	copying.Go(func() { j.checkpoints.run(work) })
+	copying.Go(func() { j.checkpoints.run(work, j.rouse) })
 	defer copying.Wait()
 	defer close(j.checkpoints.wanted)
 	timer := time.NewTimer(0)
