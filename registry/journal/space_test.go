@@ -3,6 +3,8 @@ package journal_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
@@ -61,11 +63,13 @@ func mega(n int64) float64 { return float64(n) / (1 << 20) }
 
 // noise is text that has nothing in common with other text.
 func noise(n int) string {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = 'a' + byte(rand.IntN(26))
+	b := make([]byte, (n+1)/2)
+	for i := 0; i < len(b); i += 8 {
+		var word [8]byte
+		binary.LittleEndian.PutUint64(word[:], rand.Uint64())
+		copy(b[i:], word[:])
 	}
-	return string(b)
+	return hex.EncodeToString(b)[:n]
 }
 
 func TestPurgeGivesSpaceBack(t *testing.T) {
