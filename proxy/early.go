@@ -133,6 +133,10 @@ func (e *earlyWriter) Header() http.Header { return e.header }
 func (e *earlyWriter) WriteHeader(status int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.head(status)
+}
+
+func (e *earlyWriter) head(status int) {
 	e.halt()
 	if e.state == earlyNotYet {
 		e.state = earlyNoNeed
@@ -154,6 +158,9 @@ func (e *earlyWriter) WriteHeader(status int) {
 func (e *earlyWriter) Write(b []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.state == earlyNotYet || e.state == earlyBegun {
+		e.head(http.StatusOK)
+	}
 	if e.state == earlyMissed {
 		return len(b), nil // it would be taken for a part of the other answer
 	}
