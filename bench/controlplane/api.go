@@ -37,12 +37,12 @@ func encode(status int, v any) reply {
 // fault that it is to meet.
 func (c *ControlPlane) handle(op Op, act func(r *http.Request, key string, body []byte) reply) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		f := c.fault(op) // before anybody can know that the request is here
 		c.count(op)
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 		if err != nil {
 			return
 		}
-		f := c.fault(op)
 		if f != nil && !f.Late && f.serve(w, r) {
 			return
 		}

@@ -45,8 +45,8 @@ func (c *ControlPlane) plugin(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, problem(err.Error()))
 		return
 	}
-	c.count(q.Op)
 	f := c.fault(q.Op)
+	c.count(q.Op)
 	if f != nil && !f.Late && f.serve(w, r) {
 		return
 	}
