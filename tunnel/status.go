@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -101,7 +102,7 @@ func (p *Pool) Ready() error {
 	}
 	switch {
 	case s.lastErr != nil:
-		return errors.Join(errNoReadyServer, s.lastErr)
+		return fmt.Errorf("%w: %w", errNoReadyServer, s.lastErr)
 	case s.elastic && s.min == 0:
 		return nil
 	default:

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/muxproxy/muxproxy/metrics"
 	"github.com/muxproxy/muxproxy/proxy/admin"
@@ -20,7 +19,7 @@ type places struct {
 func (p places) Place(ctx context.Context, sessions ...string) ([]registry.Placement, error) {
 	all, err := p.pool.Place(ctx, sessions...)
 	if err != nil {
-		return nil, fmt.Errorf("place sessions: %w", placeError(err))
+		return nil, placeError(err)
 	}
 	return all, nil
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,6 +23,8 @@ type slowModel struct {
 	*httptest.Server
 	finish chan struct{}
 	left   chan struct{} // closed when a client has left in the middle
+
+	once sync.Once
 }
 
 func newSlowModel(t *testing.T) *slowModel {
@@ -35,7 +38,7 @@ func newSlowModel(t *testing.T) *slowModel {
 		select {
 		case <-m.finish:
 		case <-r.Context().Done():
-			close(m.left)
+			m.once.Do(func() { close(m.left) })
 			return
 		}
 		_, _ = io.WriteString(w, `data: {"choices":[{"index":0,"delta":{"content":" last"},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,6 +85,7 @@ type shownSession struct {
 	State         string
 	StopCondition string `json:"stop_condition"`
 	Turns         int
+	FailedCalls   map[string]int `json:"failed_calls"`
 	Server        string
 	Endpoint      struct {
 		Generation    int
@@ -158,7 +160,8 @@ func listens(t *testing.T, rawURL string) bool {
 
 func TestSixtyFourRolloutsShareTwoTunnelsAndOutliveTheirServer(t *testing.T) {
 	frps := frpstest.New(t, frpstest.Options{Token: "t0ken"})
-	d := startDaemon(t, frpEnv(t, frps, finishedModel(t), nil))
+	model := newSlowModel(t)
+	d := startDaemon(t, frpEnv(t, frps, model.URL, nil))
 	sessions := d.registerAll(t, 64)
 	urls := make(map[string]int)
 	for _, s := range sessions {
@@ -173,9 +176,22 @@ func TestSixtyFourRolloutsShareTwoTunnelsAndOutliveTheirServer(t *testing.T) {
 			t.Errorf("got %+v; want it ready with 32 sessions", s)
 		}
 	}
-	streamAll(t, sessions)
+	var streams []*bufio.Reader
+	for _, s := range sessions {
+		streams = append(streams, begin(t, s))
+	}
 
 	frps.Kill()
+	for i, stream := range streams {
+		if rest, err := io.ReadAll(stream); err == nil || strings.Contains(string(rest), "[DONE]") {
+			t.Errorf("%s: got %q, %v; want its stream broken", sessions[i].ID, rest, err)
+		}
+	}
+	until(t, "no call is in flight", func() bool {
+		_, text := d.get(t, "/metrics")
+		return strings.Contains(string(text), "\nmuxproxy_inflight_requests 0\n")
+	})
+	close(model.finish)
 	until(t, "the daemon is not ready without frps", func() bool { return !d.isReady(t) })
 	if err := frps.Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -186,8 +202,8 @@ func TestSixtyFourRolloutsShareTwoTunnelsAndOutliveTheirServer(t *testing.T) {
 	})
 	streamAll(t, sessions)
 	for _, s := range sessions {
-		if got := d.session(t, s.ID); got.State != "active" || got.Turns != 2 || got.Endpoint.Generation != 1 || got.Endpoint.OpenAIBaseURL != s.BaseURL {
-			t.Errorf("%s: got %+v; want two turns at the same endpoint", s.ID, got)
+		if got := d.session(t, s.ID); got.State != "active" || got.Turns != 1 || got.FailedCalls["client_disconnected"] != 1 || got.Endpoint.Generation != 1 || got.Endpoint.OpenAIBaseURL != s.BaseURL {
+			t.Errorf("%s: got %+v; want a call that failed and one turn, at the same endpoint", s.ID, got)
 		}
 	}
 	if _, text := d.get(t, "/metrics"); !strings.Contains(string(text), `muxproxy_tunnel_opens_total{driver="frp",outcome="ok"} 2`) ||
