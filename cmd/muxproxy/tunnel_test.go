@@ -114,7 +114,7 @@ func (d *daemon) registerAll(t *testing.T, n int) []session {
 	all := make([]session, n)
 	var registering sync.WaitGroup
 	for i := range all {
-		registering.Go(func() { all[i] = d.register(t, fmt.Sprintf(`{"id":"r%d"}`, i)) })
+		registering.Go(func() { all[i] = d.register(t, `{"wait":"25s"}`) })
 	}
 	registering.Wait()
 	return all
@@ -215,6 +215,37 @@ func TestSixtyFourRolloutsShareTwoTunnelsAndOutliveTheirServer(t *testing.T) {
 	for url := range urls {
 		until(t, url+" leads nowhere", func() bool { return !listens(t, url) })
 	}
+}
+
+func TestTwoHundredAndFiftySixComeAndGoAtOnce(t *testing.T) {
+	frps := frpstest.New(t, frpstest.Options{Token: "t0ken"})
+	d := startDaemon(t, frpEnv(t, frps, finishedModel(t), map[string]string{"MUXPROXY_POOL_IDLE": "100ms"}))
+	for range 2 {
+		sessions := d.registerAll(t, 256)
+		servers := d.servers(t)
+		if len(servers) != 8 {
+			t.Errorf("got %d servers; want 8", len(servers))
+		}
+		for _, s := range servers {
+			if s.Load != 32 {
+				t.Errorf("got %+v; want 32 sessions", s)
+			}
+		}
+		var ends sync.WaitGroup
+		for _, s := range sessions {
+			ends.Go(func() {
+				if status, body := d.do(t, http.MethodDelete, "/sessions/"+s.ID+"?purge=true", ""); status != http.StatusOK {
+					t.Errorf("%s: got %d %s", s.ID, status, body)
+				}
+			})
+		}
+		ends.Wait()
+		until(t, "one empty server is left", func() bool {
+			all := d.servers(t)
+			return len(all) == 1 && all[0].Load == 0 && all[0].State == "ready"
+		})
+	}
+	d.stop(t)
 }
 
 func TestStreamFinishesThroughItsTunnelDuringTheShutdown(t *testing.T) {
