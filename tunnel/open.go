@@ -130,7 +130,7 @@ func (l *life) enter(ctx context.Context, began time.Time, attempts int) error {
 		p.opts.Opened(Record{Server: m.id, URL: url, Resume: m.resume})
 	}
 	p.change(func(s *state, now time.Time) { s.ready(m, now) })
-	p.opts.Logger.Info().Str("server", m.id).Str("url", url).Dur("took", time.Since(began)).Msg("server ready")
+	p.opts.Logger.Info().Str("server", m.id).Str("url", url).Float64("seconds", time.Since(began).Seconds()).Msg("server ready")
 	return nil
 }
 
