@@ -95,6 +95,10 @@ const (
 	ReasonJoinedCallFailed     Reason = "joined_call_failed"
 	ReasonTooManySessions      Reason = "too_many_sessions" // a registration over MAX_SESSIONS
 	ReasonMemoryFull           Reason = "memory_full"       // a registration over MAX_TRACE_BYTES
+	ReasonPoolWaiting          Reason = "pool_waiting"      // a registration that found no place in time
+	ReasonPoolFull             Reason = "pool_full"         // one of more sessions than the pool has places
+	ReasonTunnelFailed         Reason = "tunnel_failed"     // one for which no server could be opened
+	ReasonTunnelBacklog        Reason = "tunnel_backlog"    // one whose server would be opened too late
 	ReasonOther                Reason = Other
 )
 
@@ -104,7 +108,8 @@ func Reasons() []Reason {
 		ReasonInvalidAPIKey, ReasonSessionEnded, ReasonSessionStopped, ReasonInvalidRequest, ReasonNotFound,
 		ReasonMethodNotAllowed, ReasonBodyTooLarge, ReasonUnsupportedMediaType, ReasonUpgradeRequired,
 		ReasonSessionInflight, ReasonSessionRate, ReasonInstance, ReasonInflightBytes, ReasonUpstreamUnavailable, ReasonPaused, ReasonHookFailed,
-		ReasonDraining, ReasonJoinedCallFailed, ReasonTooManySessions, ReasonMemoryFull, ReasonOther,
+		ReasonDraining, ReasonJoinedCallFailed, ReasonTooManySessions, ReasonMemoryFull,
+		ReasonPoolWaiting, ReasonPoolFull, ReasonTunnelFailed, ReasonTunnelBacklog, ReasonOther,
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/muxproxy/muxproxy/tunnel/command"
 )
 
 // checkTunnel checks what the chosen driver needs. What the others would need
@@ -95,7 +97,7 @@ func (p *problems) checkCommand(cfg *Config) {
 	case cfg.TunnelCommandPreset == "":
 		p.require("TUNNEL_COMMAND", len(cfg.TunnelCommand) > 0)
 		p.require("TUNNEL_COMMAND_URL_REGEXP", cfg.TunnelCommandURL != nil)
-	case cfg.TunnelCommandPreset != "cloudflared" && cfg.TunnelCommandPreset != "ngrok":
+	case !slices.Contains(command.Presets(), cfg.TunnelCommandPreset):
 		p.refuse("TUNNEL_COMMAND_PRESET")
 	}
 	if len(cfg.TunnelCommand) > 0 && !slices.ContainsFunc(cfg.TunnelCommand, hasAddress) {

@@ -69,8 +69,8 @@ type Options struct {
 	// Registered is told how long each registering call took, waiting for places
 	// included.
 	Registered func(time.Duration)
-	// Refused is told of each registration that a limit of the instance did not
-	// allow.
+	// Refused is told of each registration that a limit of the instance or its
+	// servers did not allow.
 	Refused func(metrics.Reason)
 	// Logger gets one debug line for each request, and faults.
 	Logger zerolog.Logger

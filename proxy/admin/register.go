@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -212,21 +211,16 @@ func (a *API) knownUpstream(name string) bool {
 	return ok
 }
 
-// refused counts a registration that the limits of the instance did not allow.
+// refused counts a registration that the instance's limits or its servers did
+// not allow.
 func (a *API) refused(err error) {
-	var reason metrics.Reason
-	switch {
-	case errors.Is(err, registry.ErrTooManySessions):
-		reason = metrics.ReasonTooManySessions
-	case errors.Is(err, registry.ErrTraceMemoryFull):
-		reason = metrics.ReasonMemoryFull
-	case errors.Is(err, registry.ErrDraining):
-		reason = metrics.ReasonDraining
-	default:
+	p, known := problemOf(err)
+	if !known || a.opts.Refused == nil {
 		return
 	}
-	if a.opts.Refused != nil {
-		a.opts.Refused(reason)
+	switch p.Code {
+	case codeTooManySessions, codeMemoryFull, codeDraining, codePoolWaiting, codePoolFull, codeTunnelFailed, codeTunnelBacklog:
+		a.opts.Refused(metrics.Reason(p.Code))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muxproxy/muxproxy/metrics"
 	"github.com/muxproxy/muxproxy/proxy/admin"
 	"github.com/muxproxy/muxproxy/registry"
 )
@@ -56,8 +57,9 @@ func TestDrainedServerIsShownUntilItIsEmpty(t *testing.T) {
 	}
 }
 
-func TestWhyNoPlaceWasFoundIsTold(t *testing.T) {
-	h := newHarness(t)
+func TestWhyNoPlaceWasFoundIsToldAndCounted(t *testing.T) {
+	counted := make(chan metrics.Reason, 1)
+	h := newHarness(t, func(_ *registry.Options, o *admin.Options) { o.Refused = func(r metrics.Reason) { counted <- r } })
 	for code, err := range map[string]error{
 		"pool_full":      fmt.Errorf("%w: 2 servers of 32", admin.ErrPoolFull),
 		"tunnel_backlog": admin.ErrTunnelBacklog,
@@ -68,6 +70,9 @@ func TestWhyNoPlaceWasFoundIsTold(t *testing.T) {
 		for path, body := range map[string]any{"/sessions": nil, "/sessions/batch": value{"template": value{}, "count": 2}} {
 			r := h.problem(http.StatusServiceUnavailable, code, http.MethodPost, path, body)
 			wantRetryAfter(t, r)
+			if got := <-counted; string(got) != code || !slices.Contains(metrics.Reasons(), got) {
+				t.Errorf("%s counted as %q", code, got)
+			}
 		}
 	}
 	if n := h.registry.Stats().Registered; n != 0 {
