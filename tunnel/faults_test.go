@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -110,6 +111,26 @@ func TestAURLThatAnswersAfterThirtySecondsIsReady(t *testing.T) {
 		place(t, p, "a")
 		if time.Since(start) != 30*time.Second {
 			t.Errorf("got a place after %s; want the last probe to have found the server", time.Since(start))
+		}
+	})
+}
+
+func TestAURLThatDoesNotAnswerYetSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		driver := &provider{arrival: refusing}
+		p := elastic(t, driver, tunnel.PoolOptions{})
+		time.Sleep(2 * time.Second)
+		server := p.Servers()[0]
+		if server.State != tunnel.ServerProbing || !strings.Contains(server.LastError, "refused") {
+			t.Errorf("got %s, %q; want one that is probed and why that fails", server.State, server.LastError)
+		}
+		if err := p.Ready(); err == nil || !strings.Contains(err.Error(), "no server is ready: srv-1 is probing: "+server.LastError) {
+			t.Errorf("Ready: got %v; want the same reason", err)
+		}
+		driver.at("http://t1.test").turn(fair)
+		place(t, p, "a")
+		if got := p.Servers()[0].LastError; got != "" || p.Ready() != nil {
+			t.Errorf("got %q, %v once it answers; want none", got, p.Ready())
 		}
 	})
 }

@@ -120,6 +120,7 @@ func (l *life) enter(ctx context.Context, began time.Time, attempts int) error {
 	}
 	p.change(func(*state, time.Time) {
 		m.state, m.url, m.resume, m.held = ServerProbing, url, l.tunnel.Resume(), true
+		m.lastErr = nil
 	})
 	if err := l.awaitReady(ctx, url); err != nil {
 		l.attempted(OutcomeNotReady, began)

@@ -60,6 +60,7 @@ func (l *life) awaitReady(ctx context.Context, url string) error {
 		if left <= 0 || ctx.Err() != nil {
 			return l.notReady(url, err)
 		}
+		l.pool.change(func(*state, time.Time) { l.member.lastErr = err })
 		wait = min(next, left)
 	}
 }

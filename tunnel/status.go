@@ -100,12 +100,26 @@ func (p *Pool) Ready() error {
 			return nil
 		}
 	}
-	switch {
-	case s.lastErr != nil:
-		return fmt.Errorf("%w: %w", errNoReadyServer, s.lastErr)
-	case s.elastic && s.min == 0:
+	switch why := s.unready(); {
+	case s.elastic && s.min == 0 && s.lastErr == nil:
 		return nil
+	case why != nil:
+		return fmt.Errorf("%w: %w", errNoReadyServer, why)
 	default:
 		return errNoReadyServer
 	}
+}
+
+// unready says what is wrong with the first server of which that is known, else
+// with the last one that could not be opened; nil while nothing went wrong yet.
+func (s *state) unready() error {
+	for _, m := range s.members {
+		switch {
+		case m.lastErr != nil:
+			return fmt.Errorf("%s is %s: %w", m.id, m.state, m.lastErr)
+		case m.state == ServerDraining:
+			return fmt.Errorf("%s is %s", m.id, m.state)
+		}
+	}
+	return s.lastErr
 }

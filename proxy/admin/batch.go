@@ -46,7 +46,7 @@ func (b *batch) Resolve(_ huma.Context, at *huma.PathBuffer) []error {
 	case b.Template == nil && b.Count != 0:
 		faults = append(faults, FieldError{"expected only with a template", at.With("count")})
 	case b.Template != nil && b.Count == 0:
-		faults = append(faults, FieldError{"expected how many of the template", at.With("count")})
+		faults = append(faults, FieldError{"expected with a template: how many sessions to make of it", at.With("count")})
 	}
 	if b.Template != nil && b.Template.ID != "" {
 		faults = append(faults, FieldError{"not in a template: ids are made", at.With("template.id")})

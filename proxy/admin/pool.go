@@ -64,10 +64,22 @@ func (a *API) placeError(ctx context.Context, err error) error {
 		return retriable(retryAfterBacklog, http.StatusServiceUnavailable, codeTunnelBacklog,
 			"so many tunnels are to be opened before that the next one's turn is too far away")
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return retriable(retryAfter, http.StatusServiceUnavailable, codePoolWaiting, "no server had a place in time")
+		return retriable(retryAfter, http.StatusServiceUnavailable, codePoolWaiting, a.noPlace())
 	case ctx.Err() != nil:
 		return context.Canceled
 	}
 	a.opts.Logger.Warn().Err(err).Msg("placing a session failed")
 	return retriable(retryAfter, http.StatusServiceUnavailable, codeTunnelFailed, "no server could be opened: "+err.Error())
+}
+
+// noPlace says that nobody got a place in time, and why no server gives any,
+// where it is not that all are full.
+func (a *API) noPlace() string {
+	const detail = "no server had a place in time"
+	if a.opts.Ready != nil {
+		if err := a.opts.Ready(); err != nil {
+			return detail + ": " + err.Error()
+		}
+	}
+	return detail
 }

@@ -33,7 +33,7 @@ func (a *API) record(routes chi.Routes, next http.Handler) http.Handler {
 			}
 			a.opts.Logger.WithLevel(level).
 				Str("method", r.Method).Str("route", rctx.RoutePattern()).Int("status", sw.status).
-				Dur("duration", time.Since(start)).Msg("admin request")
+				Float64("seconds", time.Since(start).Seconds()).Msg("admin request")
 		}()
 		next.ServeHTTP(sw, r)
 	})

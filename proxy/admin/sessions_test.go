@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -246,6 +247,16 @@ func TestRefusalsThatTimeCuresSayWhenToRetry(t *testing.T) {
 	wantRetryAfter(t, crowded.problem(http.StatusServiceUnavailable, "tunnel_failed", http.MethodPost, "/sessions", nil))
 	crowded.pool.set(func(p *pool) { p.err = nil })
 	crowded.register(value{"wait": 0})
+}
+
+func TestWaitingInVainSaysWhyNoServerIsReady(t *testing.T) {
+	why := errors.New("srv-1 is probing: connection refused")
+	h := newHarness(t, func(_ *registry.Options, o *admin.Options) { o.Ready = func() error { return why } })
+	h.pool.set(func(p *pool) { p.full = true })
+	r := h.problem(http.StatusServiceUnavailable, "pool_waiting", http.MethodPost, "/sessions", value{"wait": 0})
+	if got := h.decode(r.body)["detail"]; got != "no server had a place in time: "+why.Error() {
+		t.Errorf("got %q", got)
+	}
 }
 
 func wantRetryAfter(t *testing.T, r reply) {

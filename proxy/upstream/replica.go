@@ -156,7 +156,7 @@ func (r *replica) observe(learn func(h *health, now time.Time) (changed bool)) {
 		u.options.Logger.Info().Str("upstream", u.name).Str("replica", r.target.replica).Msg("replica is back")
 	case changed:
 		u.options.Logger.Warn().Str("upstream", u.name).Str("replica", r.target.replica).
-			Str("reason", reason).Dur("backoff", backoff).Msg("replica is out")
+			Str("reason", reason).Float64("backoff_seconds", backoff.Seconds()).Msg("replica is out")
 	}
 }
 

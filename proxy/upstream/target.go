@@ -26,9 +26,9 @@ type target struct {
 func parseTarget(raw string) (target, error) {
 	u, err := url.Parse(raw)
 	switch {
-	case err != nil:
+	case err != nil && strings.Contains(raw, "://"):
 		return target{}, errors.New("is not a URL")
-	case u.Scheme != "http" && u.Scheme != "https":
+	case err != nil || u.Scheme != "http" && u.Scheme != "https":
 		return target{}, errors.New("must start with http:// or https://")
 	case u.Hostname() == "":
 		return target{}, errors.New("has no host")

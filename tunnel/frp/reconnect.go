@@ -42,7 +42,7 @@ func (c *client) keep(ctx context.Context, s *session) error {
 			return err
 		}
 		c.become(tunnel.Up)
-		c.options.Logger.Info().Str("url", c.url).Dur("down", time.Since(lost)).Msg("tunnel reconnected")
+		c.options.Logger.Info().Str("url", c.url).Float64("down_seconds", time.Since(lost).Seconds()).Msg("tunnel reconnected")
 	}
 }
 

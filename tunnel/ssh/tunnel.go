@@ -115,7 +115,7 @@ func (c *connection) keep(ctx context.Context, s *session) error {
 			return err
 		}
 		c.become(tunnel.Up)
-		log.Info().Dur("down", time.Since(lost)).Msg("ssh connection made again")
+		log.Info().Float64("down_seconds", time.Since(lost).Seconds()).Msg("ssh connection made again")
 	}
 }
 
