@@ -113,7 +113,7 @@ func TestEveryBadValueIsNamedWithWhatTheVariableAccepts(t *testing.T) {
 		{"format", []string{"LOG_FORMAT=xml"}, []string{"LOG_FORMAT", "json or console"}},
 		{"header name", []string{"SESSION_HEADER=X Session"}, []string{"SESSION_HEADER", "a header name"}},
 		{"upstream scheme", []string{"UPSTREAM_URL=ftp://h"}, []string{"UPSTREAM_URL", "http://"}},
-		{"upstream without a scheme", []string{"UPSTREAM_URL=127.0.0.1:8000"}, []string{"UPSTREAM_URL", "must start with http://"}},
+		{"upstream without a scheme", []string{"UPSTREAM_URL=http://h,127.0.0.1:8000"}, []string{"UPSTREAM_URL", "URL 2: must start with http://"}},
 		{"upstream list with a hole", []string{"UPSTREAM_URL=http://h,,http://g"}, []string{"UPSTREAM_URL"}},
 		{"style", []string{"UPSTREAM_URL=http://h", "UPSTREAM_STYLE=tgi"}, []string{"UPSTREAM_STYLE", `"tgi"`, "vllm"}},
 		{"usage", []string{"UPSTREAM_URL=http://h", "UPSTREAM_USAGE=maybe"}, []string{"UPSTREAM_USAGE", "auto or never"}},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strings"
 
@@ -51,8 +52,18 @@ func (p *problems) addUpstream(invalid *upstream.InvalidError) {
 	case strings.HasPrefix(field, "headers"):
 		p.addTo("UPSTREAM_HEADERS", "%v", invalid)
 	default:
-		p.addTo("UPSTREAM_URL", "%v; accepts %s", invalid, fieldOf("UPSTREAM_URL").Tag.Get("accepts"))
+		p.addTo("UPSTREAM_URL", "%s%s; accepts %s", whichURL(field), invalid.Message, fieldOf("UPSTREAM_URL").Tag.Get("accepts"))
 	}
+}
+
+// whichURL names the URL of the list that a field of the upstream came from;
+// nothing when the field is of none.
+func whichURL(field string) string {
+	var i int
+	if _, err := fmt.Sscanf(field, "replicas[%d]", &i); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("URL %d: ", i+1)
 }
 
 // readUpstreams returns the upstreams that file describes, by name, those with
