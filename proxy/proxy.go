@@ -13,10 +13,11 @@
 //	respond.go   the answer is judged by its status and type, and goes on to
 //	json.go      a JSON body, held whole, committed, then released, or
 //	stream.go    events, relayed as they come, the terminal one held until
-//	             the turn is committed
+//	             the turn is committed (stream_end.go)
 //	early.go     behind a tunnel that would give up, the answer begins before
 //	             there is one
-//	errors.go    whatever went wrong becomes a status and a body, in one table
+//	errors.go    whatever went wrong becomes a status and a body, in one table,
+//	             and the kind of a failed call (failure.go)
 //
 // However it ends, the reservation is freed and exactly one record is emitted.
 package proxy
