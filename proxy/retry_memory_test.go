@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -132,4 +133,53 @@ func TestJoinedStreamMayBeLongerThanWhatCanBeKept(t *testing.T) {
 		r.wantTurns(1)
 		s.wantCalls(1)
 	}, func(set *settings) { set.proxy.ReplayMaxBytes = 64 << 10 })
+}
+
+func TestAttemptsAreForgottenAfterTwoMinutes(t *testing.T) {
+	bubble(t, func(s *stack) {
+		s.model.Sequence("counting", answers(3)...)
+		r := s.register(registry.Spec{})
+		r.retry(0, "counting", "")
+		pass(2*time.Minute - time.Second)
+		if got := r.retry(1, "counting", "").number(s.t); got != 0 {
+			s.t.Errorf("just before: answer %d", got)
+		}
+		pass(2 * time.Minute)
+		if got := r.retry(2, "counting", "").number(s.t); got != 1 {
+			s.t.Errorf("after: answer %d", got)
+		}
+		r.wantTurns(2)
+	})
+}
+
+// Without memory every retry is a new turn, and nothing else changes.
+func TestWithoutMemoryRetriesAreNewTurns(t *testing.T) {
+	bubble(t, func(s *stack) {
+		s.model.Sequence("counting", answers(3)...)
+		r := s.register(registry.Spec{})
+		for count := range 3 {
+			if got := r.retry(count, "counting", "").number(s.t); got != count {
+				s.t.Errorf("try %d: answer %d", count, got)
+			}
+		}
+		r.desert(r.try(0, chatPath, chatBody("silent", "")))
+		s.wantIdle()
+	}, func(set *settings) { set.proxy.ReplayMaxBytes = -1 })
+}
+
+// What is kept makes room for what is newer.
+func TestOldestAttemptsAreForgottenWhenMemoryIsFull(t *testing.T) {
+	bubble(t, func(s *stack) {
+		s.model.Sequence("counting", answers(9)...)
+		r := s.register(registry.Spec{})
+		for i := range 5 {
+			r.retry(0, "counting", `"x":`+strconv.Itoa(i))
+		}
+		if got := r.retry(1, "counting", `"x":4`).number(s.t); got != 4 {
+			s.t.Errorf("the newest: answer %d", got)
+		}
+		if got := r.retry(1, "counting", `"x":0`).number(s.t); got != 5 {
+			s.t.Errorf("the oldest: answer %d", got)
+		}
+	}, func(set *settings) { set.proxy.ReplayMaxBytes = 1 << 10 })
 }

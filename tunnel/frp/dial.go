@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+
+	"github.com/muxproxy/muxproxy/tunnel/socket"
 )
 
 // connection is a connection to the server, encrypted or not. It can be closed
@@ -25,23 +27,23 @@ func (c *connection) CloseWrite() error { return c.socket.CloseWrite() }
 func dial(ctx context.Context, o *ClientOptions) (*connection, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, &silenceError{to: "connection"})
 	defer cancel()
-	dialer := &net.Dialer{Control: shortQueue}
+	dialer := &net.Dialer{Control: socket.ShortQueue}
 	conn, err := dialer.DialContext(ctx, "tcp", o.ServerAddr)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", o.ServerAddr, err)
 	}
-	socket, ok := conn.(*net.TCPConn)
+	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
 		_ = conn.Close()
 		return nil, errors.New("dialed something other than TCP")
 	}
 	if o.TLS == nil {
-		return &connection{Conn: conn, socket: socket}, nil
+		return &connection{Conn: conn, socket: tcp}, nil
 	}
 	encrypted := tls.Client(conn, o.TLS)
 	if err := encrypted.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("shake hands with %s: %w", o.ServerAddr, err)
 	}
-	return &connection{Conn: encrypted, socket: socket}, nil
+	return &connection{Conn: encrypted, socket: tcp}, nil
 }

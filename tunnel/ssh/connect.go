@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/muxproxy/muxproxy/tunnel"
+	"github.com/muxproxy/muxproxy/tunnel/socket"
 )
 
 // deniedError says that the server does not listen on the port.
@@ -44,7 +45,7 @@ func (d *Driver) connect(ctx context.Context, port int) (*session, error) {
 		return nil, err
 	}
 	defer login.close()
-	dialer := net.Dialer{ControlContext: control}
+	dialer := net.Dialer{Control: socket.ShortQueue}
 	conn, err := dialer.DialContext(ctx, "tcp", d.o.Addr)
 	if err != nil {
 		return nil, transient(ctx, "connect", err)

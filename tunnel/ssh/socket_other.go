@@ -2,14 +2,7 @@
 
 package ssh
 
-import (
-	"context"
-	"net"
-	"syscall"
-)
-
-// control is done on Linux alone.
-func control(context.Context, string, string, syscall.RawConn) error { return nil }
+import "net"
 
 // acknowledge is done on Linux alone.
 func acknowledge(net.Conn) {}
