@@ -21,8 +21,23 @@ import (
 	"github.com/muxproxy/muxproxy/proxy/upstream"
 )
 
-// noUpstream is what check and the daemon say of a configuration without one.
-const noUpstream = "no upstream is configured: set " + prefix + "UPSTREAM_URL, or PUT /upstreams/{name}"
+// What check and the daemon say of a configuration that is valid and hardly
+// meant.
+const (
+	noUpstream = "no upstream is configured: set " + prefix + "UPSTREAM_URL, or PUT /upstreams/{name}"
+	noJournal  = prefix + "STATE_DIR has no effect with " + prefix + "DURABILITY=" + durabilityMemory
+)
+
+// warnings are those of these that apply.
+func (c Config) warnings() (all []string) {
+	if len(c.Upstreams) == 0 {
+		all = append(all, noUpstream)
+	}
+	if c.StateDir != "" && c.Durability == durabilityMemory {
+		all = append(all, noJournal)
+	}
+	return all
+}
 
 // check validates the configuration and prints what is in effect: every
 // variable, secrets hidden, and the URLs at which upstreams will be called.
@@ -43,8 +58,8 @@ func check(_ context.Context, p process, flags *flag.FlagSet, args []string) err
 	if err := printUpstreams(out, cfg.Upstreams); err != nil {
 		return err
 	}
-	if len(cfg.Upstreams) == 0 {
-		fmt.Fprintf(out, "\nwarning: %s\n", noUpstream)
+	for _, warning := range cfg.warnings() {
+		fmt.Fprintf(out, "\nwarning: %s\n", warning)
 	}
 	for _, name := range cfg.Ineffective {
 		fmt.Fprintf(out, "\nwarning: %s has no effect with %sTUNNEL=%s\n", name, prefix, cfg.Tunnel)

@@ -55,6 +55,17 @@ func TestCheckShowsValuesAsAPersonWritesThem(t *testing.T) {
 	}
 }
 
+func TestCheckSaysThatAStateDirectoryIsNotUsedInMemory(t *testing.T) {
+	const warning = "warning: MUXPROXY_STATE_DIR has no effect with MUXPROXY_DURABILITY=memory\n"
+	dir := "STATE_DIR=" + t.TempDir()
+	if report := checked(t, dir, "DURABILITY=memory"); !strings.Contains(report, warning) {
+		t.Errorf("got\n%s\nwant %s", report, warning)
+	}
+	if report := checked(t, dir, "DURABILITY=write"); strings.Contains(report, warning) {
+		t.Errorf("got\n%s\nwant no such warning", report)
+	}
+}
+
 func TestCheckShowsWhatIsComputed(t *testing.T) {
 	report := checked(t, "LISTEN=127.0.0.1:0")
 	if got := shown(t, report, "MAX_TRACE_BYTES"); !regexp.MustCompile(`^[0-9.]+[MG]iB \(computed\)$`).MatchString(got) {

@@ -216,8 +216,8 @@ func (d *daemon) endBackground(ctx context.Context) error {
 
 // announce tells the world that the daemon serves.
 func (d *daemon) announce() error {
-	if len(d.cfg.Upstreams) == 0 {
-		d.log.Warn().Msg(noUpstream)
+	for _, warning := range d.cfg.warnings() {
+		d.log.Warn().Msg(warning)
 	}
 	if len(d.cfg.Ineffective) > 0 {
 		d.log.Warn().Strs("variables", d.cfg.Ineffective).Str("tunnel", d.cfg.Tunnel).Msg("set, but without effect with this driver")
