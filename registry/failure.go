@@ -8,15 +8,15 @@ type FailureKind string
 // The failure kinds, a closed set.
 const (
 	FailureTimeout            FailureKind = "timeout"             // an upstream budget ran out
-	FailureRateLimit          FailureKind = "rate_limit"          // upstream answered 429
-	FailureAuth               FailureKind = "auth"                // upstream refused the proxy's credential
+	FailureRateLimit          FailureKind = "rate_limit"          // upstream answered 429, or is paused
+	FailureAuth               FailureKind = "auth"                // upstream answered 401, 403 or 407
 	FailureClientError        FailureKind = "client_error"        // upstream answered another 4xx
 	FailureUpstreamError      FailureKind = "upstream_error"      // upstream answered 5xx, an error in a 200, or nonsense
 	FailureUpstreamTruncated  FailureKind = "upstream_truncated"  // upstream's answer ended too early
 	FailureConnection         FailureKind = "connection"          // upstream could not be reached or the connection broke
 	FailureClientDisconnected FailureKind = "client_disconnected" // the harness went away
 	FailureCancelled          FailureKind = "cancelled"           // the session ended or was stopped
-	FailureAborted            FailureKind = "aborted"             // the proxy gave up without saying why
+	FailureAborted            FailureKind = "aborted"             // upstream or a pause aborted it, or the process ended
 	FailureCommitFailed       FailureKind = "commit_failed"       // the turn could not be recorded
 )
 

@@ -30,7 +30,7 @@ func (a *API) registerPauseRoutes() {
 
 type pauseInput struct {
 	UpstreamPath
-	Body newPause
+	Body *newPause
 }
 
 type newPause struct {
@@ -50,10 +50,12 @@ func (a *API) pauseUpstream(ctx context.Context, in *pauseInput) (*answer[upstre
 	if !ok {
 		return nil, noUpstream()
 	}
-	a.opts.Logger.Info().Str("upstream", in.Name).Str("mode", string(in.Body.Mode)).Str("inflight", string(in.Body.Inflight)).Msg("upstream paused")
-	err := u.Pause(ctx, upstream.Pause{
-		Mode: in.Body.Mode, Inflight: in.Body.Inflight, Timeout: in.Body.Timeout.d, OnTimeout: in.Body.OnTimeout,
-	})
+	how := upstream.Pause{Mode: upstream.PauseHold, Inflight: upstream.InflightKeep}
+	if b := in.Body; b != nil {
+		how = upstream.Pause{Mode: b.Mode, Inflight: b.Inflight, Timeout: b.Timeout.d, OnTimeout: b.OnTimeout}
+	}
+	a.opts.Logger.Info().Str("upstream", in.Name).Str("mode", string(how.Mode)).Str("inflight", string(how.Inflight)).Msg("upstream paused")
+	err := u.Pause(ctx, how)
 	if errors.Is(err, upstream.ErrPauseOver) {
 		return nil, newProblem(http.StatusConflict, codePauseOver, err.Error())
 	}

@@ -29,6 +29,15 @@ func TestUpstreamIsPausedAndResumedWithTheNewWeights(t *testing.T) {
 	}
 }
 
+func TestPauseNeedsNoBody(t *testing.T) {
+	h := newHarness(t)
+	h.want(http.StatusOK, http.MethodPut, "/upstreams/eu", value{"replicas": []value{{"url": "http://10.0.0.7:8000"}}})
+	got := h.want(http.StatusOK, http.MethodPost, "/upstreams/eu/pause", nil)
+	if at(got, "paused", "mode") != "hold" || at(got, "paused", "until") == nil {
+		t.Errorf("got %v; want new calls held for a while", got)
+	}
+}
+
 func TestBadPausesAreRefusedByField(t *testing.T) {
 	h := newHarness(t)
 	h.want(http.StatusOK, http.MethodPut, "/upstreams/eu", value{"replicas": []value{{"url": "http://10.0.0.7:8000"}}})

@@ -21,7 +21,6 @@ const (
 	codeUnauthorized    = "unauthorized"
 	codeNotFound        = "not_found"
 	codeNotAllowed      = "method_not_allowed"
-	codeNotAcceptable   = "not_acceptable"
 	codeRequestTimeout  = "request_timeout"
 	codeDuplicateID     = "duplicate_id"
 	codeSessionEnded    = "session_ended"
@@ -208,8 +207,6 @@ func codeOfStatus(status int) string {
 		return codeNotFound
 	case http.StatusMethodNotAllowed:
 		return codeNotAllowed
-	case http.StatusNotAcceptable:
-		return codeNotAcceptable
 	case http.StatusRequestTimeout:
 		return codeRequestTimeout
 	case http.StatusRequestEntityTooLarge:
