@@ -70,9 +70,15 @@ func isLoopback(addr string) bool {
 	return host == "localhost" || ip.IsLoopback()
 }
 
-// checkAdminToken refuses an open admin API that other machines can reach.
+// checkAdminToken refuses an open admin API that other machines can reach, and
+// metrics that ask for a token that there is not.
 func (p *problems) checkAdminToken(cfg Config) {
-	if cfg.AdminToken == "" && isAddress(cfg.AdminListen) && !isLoopback(cfg.AdminListen) && len(p.found["ADMIN_TOKEN_FILE"]) == 0 {
+	switch {
+	case cfg.AdminToken != "" || len(p.found["ADMIN_TOKEN_FILE"]) > 0:
+	case cfg.MetricsAuth:
+		p.add("ADMIN_TOKEN", "required, because %sMETRICS_AUTH is true; accepts %s",
+			prefix, fieldOf("ADMIN_TOKEN").Tag.Get("accepts"))
+	case isAddress(cfg.AdminListen) && !isLoopback(cfg.AdminListen):
 		p.add("ADMIN_TOKEN", "required, because %sADMIN_LISTEN is not loopback; accepts %s",
 			prefix, fieldOf("ADMIN_TOKEN").Tag.Get("accepts"))
 	}

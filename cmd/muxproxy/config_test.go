@@ -58,7 +58,7 @@ func TestValuesAreReadInTheirDocumentedForms(t *testing.T) {
 		"MUXPROXY_UPSTREAM_URL=http://10.0.0.1:8000, http://10.0.0.2:8000/api", "MUXPROXY_UPSTREAM_STYLE=vllm",
 		`MUXPROXY_UPSTREAM_HEADERS={"X-List":"a,b"}`, "MUXPROXY_UPSTREAM_USAGE=never",
 		"MUXPROXY_MAX_INFLIGHT_BYTES=512mib", "MUXPROXY_MAX_BODY_BYTES=1000", "MUXPROXY_MAX_TRACE_BYTES=0",
-		"MUXPROXY_REQUESTS_PER_SECOND=0.5", "MUXPROXY_KEEPALIVE=0", "MUXPROXY_METRICS_AUTH=true", "MUXPROXY_TUNNEL=none",
+		"MUXPROXY_REQUESTS_PER_SECOND=0.5", "MUXPROXY_KEEPALIVE=0", "MUXPROXY_METRICS_AUTH=true", "MUXPROXY_ADMIN_TOKEN=t", "MUXPROXY_TUNNEL=none",
 		"MUXPROXY_LISTEN=0.0.0.0:0", "MUXPROXY_ADVERTISE_URL=https://mux.example.net/",
 	})
 	if err != nil {
@@ -92,6 +92,7 @@ func TestEveryBadValueIsNamedWithWhatTheVariableAccepts(t *testing.T) {
 		{"URL without a scheme", []string{"ADVERTISE_URL=mux.example.net"}, []string{"ADVERTISE_URL", "http or https URL"}},
 		{"URL with a query", []string{"ADVERTISE_URL=https://mux.example.net/?a=b"}, []string{"ADVERTISE_URL", "query"}},
 		{"open admin API", []string{"ADMIN_LISTEN=0.0.0.0:8081"}, []string{"ADMIN_TOKEN", "required", "not loopback"}},
+		{"metrics under a token that there is not", []string{"METRICS_AUTH=true"}, []string{"ADMIN_TOKEN", "required", "METRICS_AUTH"}},
 		{"admin API on a host name", []string{"ADMIN_LISTEN=trainer:8081"}, []string{"ADMIN_TOKEN", "required"}},
 		{"driver", []string{"TUNNEL=bore"}, []string{"TUNNEL", `"bore"`, "none, static, frp, prime, ssh or command"}},
 		{"no duration", []string{"KEEPALIVE=3"}, []string{"KEEPALIVE", `"3"`, "a duration such as 3s"}},
