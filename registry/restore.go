@@ -161,6 +161,9 @@ func (s *Session) takeOver(rows TraceRows) (started []*FailedCall, err error) {
 			s.turns = append(s.turns, t.Turn)
 			continue
 		}
+		if s.store.session != nil {
+			t.session = s // a replay may yet deliver it
+		}
 		s.take(t.Turn)
 		end := t.StartedAt.Add(t.Duration)
 		s.lastCallAt, s.expiresAt = latest(s.lastCallAt, t.AdmittedAt), latest(s.expiresAt, s.spec.expiry(end))

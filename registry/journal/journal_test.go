@@ -128,6 +128,28 @@ func TestCallInFlightAtAKillIsAFailedOne(t *testing.T) {
 	}
 }
 
+func TestDeliveryByAReplayAfterARestartIsKept(t *testing.T) {
+	s := start(t, t.TempDir())
+	session, _ := s.register(t, registry.Spec{ID: "a"})
+	call := admit(t, session)
+	call.Record(registry.Request{Body: []byte(`{"messages":[]}`), Model: "m"})
+	if _, err := call.Commit(registry.Response{Status: 200, Body: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	defer call.Close()
+	after := start(t, s.die(t))
+	turn := traceOf(t, after.session(t, "a")).Turns[0]
+	if turn.Delivered() != nil {
+		t.Fatalf("delivered: got %t; want that it is not known", *turn.Delivered())
+	}
+	turn.SetDelivered(true)
+	after.flush(t)
+	again := start(t, after.die(t))
+	if d := traceOf(t, again.session(t, "a")).Turns[0].Delivered(); d == nil || !*d {
+		t.Errorf("delivered after another restart: got %v; want true", d)
+	}
+}
+
 func TestEndedTraceIsReadFromDiskAndItsMemoryIsFree(t *testing.T) {
 	s := start(t, t.TempDir())
 	session, secret := s.register(t, registry.Spec{ID: "a"})
