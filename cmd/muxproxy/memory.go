@@ -20,6 +20,14 @@ func defaultTraceBytes() ByteSize {
 	return ByteSize(memoryLimit(os.DirFS("/"), debug.SetMemoryLimit(-1)) / 4)
 }
 
+// ballast is memory that is never touched, so that it takes addresses alone. The
+// collector lets the heap double before it runs; a proxy whose sessions are young
+// has next to none, and would be collected every few hundred requests.
+func ballast() []byte {
+	const most, share = 128 << 20, 64 // a small part of a small machine
+	return make([]byte, min(most, memoryLimit(os.DirFS("/"), debug.SetMemoryLimit(-1))/share))
+}
+
 // memoryLimit is the bytes that the process may use: the Go runtime's limit
 // (GOMEMLIMIT; math.MaxInt64 is none), else the control group's, else the
 // machine's memory, as the files under root, which is /, tell.

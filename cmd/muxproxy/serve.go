@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"flag"
+	"runtime"
 )
 
 // serve runs the daemon until ctx is done. What goes wrong once it logs, it
@@ -20,6 +21,8 @@ func serve(ctx context.Context, p process, flags *flag.FlagSet, args []string) e
 	if err != nil {
 		return err
 	}
+	headroom := ballast()
+	defer runtime.KeepAlive(headroom)
 	if err := d.run(ctx); err != nil {
 		log.Error().Err(err).Msg("stopped, but not in order")
 		return errReported
