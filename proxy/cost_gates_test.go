@@ -38,16 +38,20 @@ func TestGateAllocationsOfAJSONRequest(t *testing.T) {
 		s.roundTrip(request)
 	}
 	const n = 2000
-	allocated, used := heap()
-	for range n {
-		s.roundTrip(request)
+	var beyond float64
+	for range 3 { // whatever else the process does can only add
+		allocated, used := heap()
+		for range n {
+			s.roundTrip(request)
+		}
+		allocatedAfter, usedAfter := heap()
+		total, kept := float64(allocatedAfter-allocated)/n, float64(usedAfter-used)/n
+		t.Logf("%.1f allocations a request, of which the recording keeps %.1f", total, kept)
+		if beyond = total - kept; beyond <= mostAllocations {
+			return
+		}
 	}
-	allocatedAfter, usedAfter := heap()
-	total, kept := float64(allocatedAfter-allocated)/n, float64(usedAfter-used)/n
-	t.Logf("%.1f allocations a request, of which the recording keeps %.1f", total, kept)
-	if beyond := total - kept; beyond > mostAllocations {
-		t.Errorf("got %.1f allocations a request beyond what is kept; want at most %d", beyond, mostAllocations)
-	}
+	t.Errorf("got %.1f allocations a request beyond what is kept; want at most %d", beyond, mostAllocations)
 }
 
 func TestGateWritesOfAJSONRequest(t *testing.T) {

@@ -158,6 +158,9 @@ func (s *chatStream) visible(event, data, usage []byte, choices int) (Action, []
 	if s.added.TokenIDs && choices > 0 && s.idle == choices {
 		return Drop, nil
 	}
+	if len(edits) == 0 && !s.added.tokens() {
+		return Forward, nil
+	}
 	visible := s.added.visible(data, edits...)
 	if bytes.Equal(visible, data) {
 		return Forward, nil
