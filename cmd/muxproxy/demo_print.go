@@ -90,7 +90,7 @@ Be a harness: the session %[3]s is registered and waits for you.
     -d '{"model": "any", "stream": true, "messages": [{"role": "user", "content": "what is 2 + 3?"}]}'
 
 OPENAI_BASE_URL=%[1]s OPENAI_API_KEY=%[2]s python3 - <<'PYTHON'
-import openai
+import openai  # pip install openai
 answer = openai.OpenAI().chat.completions.create(
     model="any", messages=[{"role": "user", "content": "hello"}])
 print(answer.choices[0].message.content)
