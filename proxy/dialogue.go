@@ -203,9 +203,11 @@ func (d *dialogue) deliver(turn *registry.Turn) error {
 	if turn.Stream {
 		d.end = "done"
 	}
-	err := d.writeEnd(d.answer.body)
-	if err == nil && d.left() {
+	var err error
+	if d.left() {
 		err = errClientGone
+	} else {
+		err = d.writeEnd(d.answer.body) // who has read it may go at once
 	}
 	d.ended(err == nil)
 	if err != nil {

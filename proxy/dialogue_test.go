@@ -1,10 +1,12 @@
 package proxy_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -127,6 +129,32 @@ func TestSimulatedUserTalksInsideOneRequestOfTheHarness(t *testing.T) {
 			p.chat("m", extra).wantError(p.t, http.StatusBadRequest, "session_stopped")
 		})
 	}
+}
+
+// A leaver is a client that goes once it has read.
+type leaver struct {
+	*httptest.ResponseRecorder
+	leave context.CancelFunc
+}
+
+func (l leaver) Write(b []byte) (int, error) {
+	defer l.leave()
+	return l.ResponseRecorder.Write(b)
+}
+
+func TestWhoGoesWithTheDialoguesAnswerHasGotIt(t *testing.T) {
+	inPlay(t, registry.Spec{}, func(p *play) {
+		ctx, leave := context.WithCancel(p.t.Context())
+		defer leave()
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/chat/completions",
+			strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`))
+		r.Header.Set("Authorization", "Bearer "+p.secret)
+		p.proxy.Handler("nonce-2").ServeHTTP(leaver{httptest.NewRecorder(), leave}, r)
+		p.wantTurns(3)
+		if d := p.turns()[2].Delivered(); d == nil || !*d {
+			p.t.Error("the last turn was read, and is not delivered")
+		}
+	})
 }
 
 func TestTurnThatCallsToolsIsTheHarnessesAtOnce(t *testing.T) {
