@@ -79,9 +79,18 @@ func (x *exchange) call() error {
 	return c.admit(base, r)
 }
 
-// admit waits for the call's place under the limits and makes it. The call's
-// cancel must be that of ctx.
-func (c *call) admit(ctx context.Context, r retry) (err error) {
+// admit waits for the call's place under the limits and makes it.
+func (c *call) admit(ctx context.Context, r retry) error {
+	if err := c.enter(ctx, r); err != nil {
+		return err
+	}
+	defer c.admitted.Close()
+	return c.run() //nolint:contextcheck // that is c.ctx; hooks are asked whether the client stays or not
+}
+
+// enter waits for the call's place under the limits, which closing c.admitted gives
+// back. The call's cancel must be that of ctx.
+func (c *call) enter(ctx context.Context, r retry) (err error) {
 	if err := c.askAgain(ctx, c.session); err != nil {
 		return err
 	}
@@ -96,9 +105,8 @@ func (c *call) admit(ctx context.Context, r retry) (err error) {
 	if err != nil {
 		return err
 	}
-	defer c.admitted.Close()
 	c.ctx = c.admitted.Context()
-	return c.run() //nolint:contextcheck // that is c.ctx; hooks are asked whether the client stays or not
+	return nil
 }
 
 // clientLeft gives the call up, unless its client may come back for an answer

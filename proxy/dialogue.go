@@ -27,6 +27,10 @@ type dialogue struct {
 	asked  rawjson.Object // the request as the harness sent it
 	answer *heldAnswer    // to the last turn; nil when an attempt before this one made it
 	vigil  vigil
+	// open is the call of the last turn. It is closed when the next one begins or
+	// the harness has its answer: a session's end waits until it is known whether
+	// its turns were delivered.
+	open *registry.Call
 }
 
 // userQuestion is what the user is asked for the next messages.
@@ -50,6 +54,7 @@ func (c *call) converse(life context.Context, r retry, user *registry.Hook, turn
 	}
 	d := &dialogue{call: c, retry: r, user: user, asked: c.request.Object, vigil: vigil{exchange: c.exchange}}
 	defer d.vigil.stop()
+	defer d.leave()
 	ended := context.AfterFunc(c.session.Life(), func() { c.cancel(context.Cause(c.session.Life())) }) //nolint:contextcheck // the other way to end
 	defer ended()
 
@@ -93,10 +98,13 @@ func (d *dialogue) generate(life context.Context, body []byte) (*registry.Turn, 
 		started: d.started, outcome: d.outcome, stream: request.Stream, silent: true,
 		claim: claim{attempt: &attempt{forgotten: true}}, // the attempt is the whole dialogue
 	}
+	d.leave()
 	ctx, cancel := context.WithCancelCause(life)
-	defer cancel(nil)
 	c := &call{exchange: inner, session: d.session, cancel: cancel, request: request}
-	err = c.admit(ctx, d.retry)
+	if err = c.enter(ctx, d.retry); err == nil {
+		d.open = c.admitted // which cancels ctx when it is closed
+		err = c.run()       //nolint:contextcheck // as in admit
+	}
 	d.admission += inner.admission
 	d.upstream, d.replica, d.upstreamRequestID, d.firstEvent = inner.upstream, inner.replica, inner.upstreamRequestID, inner.firstEvent
 	switch {
@@ -110,6 +118,14 @@ func (d *dialogue) generate(life context.Context, body []byte) (*registry.Turn, 
 	default:
 		d.pass(inner, held)
 		return nil, nil //nolint:nilnil // there is neither
+	}
+}
+
+// leave closes the call of the last turn.
+func (d *dialogue) leave() {
+	if d.open != nil {
+		d.open.Close()
+		d.open = nil
 	}
 }
 

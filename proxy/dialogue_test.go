@@ -318,3 +318,20 @@ func TestSessionThatEndsWhileItsUserThinksEndsTheCall(t *testing.T) {
 		p.chat("m", "").wantError(p.t, http.StatusGone, "session_ended")
 	})
 }
+
+// The lease must not run out and the session not be sealed before the answer is
+// delivered; nor must the dialogue wait for a place that it has itself.
+func TestDialogueIsOneCallInFlightToItsEnd(t *testing.T) {
+	inPlay(t, registry.Spec{Limits: registry.Limits{MaxInflight: new(1)}}, func(p *play) {
+		answers := p.answer
+		p.answer = func(w http.ResponseWriter, r *http.Request) {
+			if n := p.session.Summary().Inflight; n != 1 {
+				p.t.Errorf("while the user thinks %d calls are in flight; want 1", n)
+			}
+			answers(w, r)
+		}
+		if got := p.chat("m", ""); got.StatusCode != http.StatusOK || text(p.t, got) != "turn 2" {
+			p.t.Errorf("got %d %s", got.StatusCode, got.body)
+		}
+	})
+}
