@@ -11,7 +11,7 @@ frps := tunnel/frp/frpstest/testdata
 frpc := bench/controlplane/testdata
 fuzztime ?= 10s
 
-.PHONY: build demo test sdk-setup frps frpc lint fuzz bench bench-fairness bench-rollouts bench-recording soak clean
+.PHONY: build demo test sdk-setup frps frpc sshd lint fuzz bench bench-fairness bench-rollouts bench-recording soak clean
 
 ## build: the daemon, as ./muxproxy
 build:
@@ -22,7 +22,7 @@ demo: build
 	./muxproxy demo $(DEMO_FLAGS)
 
 ## test: everything, with all that it needs set up
-test: sdk-setup frps frpc
+test: sdk-setup frps frpc sshd
 	go vet ./...
 	go test -race -timeout 8m ./...
 	go test -run '^TestGate' ./proxy # counts that the race detector would change
@@ -56,6 +56,11 @@ frpc: $(bin)/frpc-0.66.0
 $(bin)/frpc-%: $(frpc)/frpc-%/go.mod $(frpc)/frpc-%/go.sum
 	cd $(<D) && CGO_ENABLED=0 go build -trimpath -tags noweb -o $@ github.com/fatedier/frp/cmd/frpc
 	touch $@
+
+## sshd: OpenSSH, whose server and client tunnels are tested with
+sshd:
+	test -x /usr/sbin/sshd && command -v ssh >/dev/null || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openssh-server openssh-client; }
 
 ## lint: formatting, the linters, and that go.mod and the code are as the tools want them
 lint: $(bin)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(bin)/gofumpt-$(GOFUMPT_VERSION)
