@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/muxproxy/muxproxy/tunnel/ledger"
 )
 
 const (
@@ -19,6 +21,9 @@ const (
 	deletions       = 8 // at once
 	sweepBackoff    = time.Second
 	sweepMaxBackoff = time.Minute
+	// lookAgain is how often the record is read. One look is not enough: the file
+	// of a dead process is locked for a moment by every other that looks into it.
+	lookAgain = 10 * time.Second
 )
 
 // leftover is something to be deleted.
@@ -59,7 +64,9 @@ func (d *Driver) leave(l leftover) {
 // long as there is something left, returns when ctx is done, after a last
 // attempt at what is its own, and never fails. It should outlive the tunnels.
 func (d *Driver) Run(ctx context.Context) error {
-	inherited := false
+	d.inherit()
+	look := time.NewTicker(lookAgain)
+	defer look.Stop()
 	backoff := sweepBackoff
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -74,11 +81,10 @@ func (d *Driver) Run(ctx context.Context) error {
 		case <-d.rest.wake:
 			backoff = sweepBackoff
 			timer.Reset(backoff)
+		case <-look.C:
+			d.inherit()
 		case <-timer.C:
-			if !inherited {
-				inherited = d.inherit()
-			}
-			if d.sweep(ctx) && inherited {
+			if d.sweep(ctx) {
 				continue // nothing to do before the next wake
 			}
 			timer.Reset(vary(backoff))
@@ -87,15 +93,14 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// inherit takes over what dead processes have left.
-func (d *Driver) inherit() (done bool) {
-	done = true
+// inherit takes over what dead processes have left and this one does not know of.
+func (d *Driver) inherit() {
 	for _, kind := range []string{d.kind, d.kind + creation} {
 		orphans, err := d.ledger.Orphans(kind)
 		if err != nil {
 			d.log.Warn().Err(err).Msg("ledger not read in full")
-			done = false
 		}
+		orphans = slices.DeleteFunc(orphans, func(o ledger.Orphan) bool { return d.knows(o.ID) })
 		for _, o := range orphans {
 			d.leave(leftover{id: o.ID, creation: kind == d.kind+creation, since: time.Now(), forget: o.Done})
 		}
@@ -103,7 +108,14 @@ func (d *Driver) inherit() (done bool) {
 			d.log.Info().Int("tunnels", len(orphans)).Msg("deleting the tunnels of a process that was killed")
 		}
 	}
-	return done
+}
+
+// knows says whether something is to be deleted already.
+func (d *Driver) knows(id string) bool {
+	d.rest.mu.Lock()
+	defer d.rest.mu.Unlock()
+	_, ok := d.rest.all[id]
+	return ok
 }
 
 // sweep tries once to delete everything that is left, and says whether nothing
