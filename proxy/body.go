@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 )
@@ -54,7 +53,8 @@ func (x *exchange) readAll(ctx context.Context, gzipped bool) ([]byte, error) {
 		}
 		upload.r, upload.size = plain, -1
 	}
-	body, err := readLimited(&upload.heldReader, upload.size, x.proxy.options.MaxBodyBytes, &x.last)
+	x.memory.pool = &x.proxy.bodyPool
+	body, err := readLimited(&upload.heldReader, upload.size, x.proxy.options.MaxBodyBytes, &x.last, x.memory.grow)
 	return body, uploadError(err)
 }
 
@@ -69,7 +69,8 @@ type upload struct {
 // an error it returns what had come.
 //
 // The end of a body of known size is seen by reading into last, without growing.
-func readLimited(r io.Reader, size, limit int64, last *[1]byte) ([]byte, error) {
+// Memory comes from grow, which is or does as [slices.Grow].
+func readLimited(r io.Reader, size, limit int64, last *[1]byte, grow func([]byte, int) []byte) ([]byte, error) {
 	const step = 4 << 10
 	if size > limit {
 		return nil, &sizeError{limit}
@@ -78,7 +79,7 @@ func readLimited(r io.Reader, size, limit int64, last *[1]byte) ([]byte, error) 
 	if size < 0 {
 		first = step
 	}
-	body := make([]byte, 0, first)
+	body := grow(nil, int(first))
 	for {
 		room := body[len(body):cap(body)]
 		switch {
@@ -86,7 +87,7 @@ func readLimited(r io.Reader, size, limit int64, last *[1]byte) ([]byte, error) 
 		case int64(len(body)) == size:
 			room = last[:]
 		default:
-			body = slices.Grow(body, max(int(size)-len(body), len(body)))
+			body = grow(body, max(int(size)-len(body), len(body)))
 			room = body[len(body):cap(body)]
 		}
 		n, err := r.Read(room)

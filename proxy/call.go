@@ -31,6 +31,7 @@ type call struct {
 	// resendable says that the request is kept, because it may be sent once more
 	// without what was added.
 	resendable atomic.Bool
+	written    atomic.Bool // the request has been, whole
 	response   *upstream.Response
 
 	// generated is set once the upstream has nothing of worth left to say, so
@@ -146,7 +147,6 @@ func (c *call) run() error {
 		return err // it is no failed call: it was not even tried
 	}
 	c.target = target
-	c.conversation = c.dialect.Conversation(c.request)
 	if err := c.send(settings); err != nil {
 		return c.failed(err, nil)
 	}

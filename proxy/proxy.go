@@ -73,6 +73,8 @@ type Proxy struct {
 	routes  map[string]route
 	bodies  *semaphore.Weighted // nil without a cap
 
+	bodyPool bodyPool
+
 	attempts *attempts
 
 	firstByte, idle *timeoutError // the budgets of every call, as what running out of them means

@@ -41,6 +41,7 @@ type exchange struct {
 	unread    bool   // the request has a body and nobody has begun to read it
 
 	held              heldBytes // by the request's body
+	memory            bodyMemory
 	last              [1]byte   // see readLimited
 	length            [1]string // of the answer, as a header's values
 	bytesIn, bytesOut int64

@@ -20,6 +20,7 @@ import (
 // upstream is not asked that way again.
 func (c *call) send(settings *registry.Settings) error {
 	asSent := c.request.Object
+	c.memory.lend(c.request)
 	refused := dialect.AddedOf(c.target.Refused())
 	for again := false; ; again = true {
 		if err := c.override(settings, refused); err != nil {
@@ -28,6 +29,7 @@ func (c *call) send(settings *registry.Settings) error {
 		if c.added == (dialect.Added{}) {
 			asSent = rawjson.Object{} // it is not sent again, and then let go
 		}
+		c.conversation = c.dialect.Conversation(c.request)
 		if err := c.dispatch(settings); err != nil {
 			return err
 		}
@@ -38,6 +40,11 @@ func (c *call) send(settings *registry.Settings) error {
 		if named == (dialect.Added{}) {
 			if again && c.response.StatusCode < 400 {
 				c.target.Refuse(refused.Bits()) // it was that, and not the harness's own use of the field
+			}
+			c.request.Object = rawjson.Object{}
+			c.conversation.Forget()
+			if !again && c.written.Load() { // or it may still be on its way for the first time
+				c.memory.recycle()
 			}
 			return nil
 		}
@@ -143,6 +150,7 @@ func (c *call) Dispatching() {
 
 // Written implements upstream.Caller.
 func (c *call) Written() {
+	c.written.Store(true)
 	if !c.resendable.Load() {
 		c.held.release()
 	}

@@ -72,10 +72,8 @@ func (Chat) Override(r *Request, o Overrides) (Added, error) {
 	if tokens.chat(o.Capture, r.Stream, &added); tokens.err != nil {
 		return Added{}, tokens.err
 	}
-	if edits = tokens.edits; len(edits) > 0 {
-		r.Object = r.Object.With(edits)
-		r.choices = chatChoices(r.Object)
-	}
+	r.edit(tokens.edits, added)
+	r.choices = chatChoices(r.Object)
 	return added, nil
 }
 

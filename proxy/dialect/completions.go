@@ -61,10 +61,8 @@ func (Completions) Override(r *Request, o Overrides) (Added, error) {
 	if tokens.completions(o.Capture, &added); tokens.err != nil {
 		return Added{}, tokens.err
 	}
-	if edits = tokens.edits; len(edits) > 0 {
-		r.Object = r.Object.With(edits)
-		r.choices = completionsChoices(r.Object)
-	}
+	r.edit(tokens.edits, added)
+	r.choices = completionsChoices(r.Object)
 	return added, nil
 }
 

@@ -65,6 +65,9 @@ type Request struct {
 	References []Reference
 
 	choices int // how many choices it asked for
+
+	memory []byte // see Own
+	at     int
 }
 
 // A Reference names a response, or a part of one, that the provider stores.
@@ -79,6 +82,24 @@ func (r *Request) Choices() int { return r.choices }
 
 // Body is the request as it stands, overrides included.
 func (r *Request) Body() []byte { return r.Object.Src }
+
+// Own lets Override use the memory in which the body begins at the given place.
+// After an override that adds nothing for muxproxy's own use the request as it was
+// parsed is then gone, and so is what aliases it.
+func (r *Request) Own(memory []byte, at int) { r.memory, r.at = memory, at }
+
+// edit makes the edits of an Override. A request to which something is added may be
+// sent again without that, and so is left as it was.
+func (r *Request) edit(edits []rawjson.Edit, added Added) {
+	switch {
+	case len(edits) == 0:
+	case r.memory == nil || added != (Added{}):
+		r.Object = r.Object.With(edits)
+	default:
+		r.Object = r.Object.WithIn(r.memory, r.at, edits)
+		r.memory = nil // the body begins elsewhere now
+	}
+}
 
 // A Stream follows one streamed response, event by event.
 type Stream interface {

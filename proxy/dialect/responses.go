@@ -150,9 +150,7 @@ func (Responses) Override(r *Request, o Overrides) (Added, error) {
 	if err != nil {
 		return Added{}, err
 	}
-	if len(edits) > 0 {
-		r.Object = r.Object.With(edits)
-	}
+	r.edit(edits, Added{})
 	return Added{}, nil
 }
 

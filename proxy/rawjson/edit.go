@@ -35,15 +35,18 @@ func (o Object) join(splices []splice) []byte {
 	for i := range splices {
 		size += splices[i].growth()
 	}
-	dst := make([]byte, 0, size)
-	pos := 0
+	return o.appendJoined(make([]byte, 0, size), splices, 0, len(o.Src))
+}
+
+// appendJoined appends Src[from:to] with the splices, which are in it, made.
+func (o Object) appendJoined(dst []byte, splices []splice, from, to int) []byte {
 	for i := range splices {
 		s := &splices[i]
-		dst = append(dst, o.Src[pos:s.from]...)
+		dst = append(dst, o.Src[from:s.from]...)
 		dst = s.append(dst)
-		pos = s.to
+		from = s.to
 	}
-	return append(dst, o.Src[pos:]...)
+	return append(dst, o.Src[from:to]...)
 }
 
 // A splice puts a value, or a member that was absent, in the place of Src[from:to].

@@ -25,6 +25,23 @@ func same(a, b rawjson.Object) bool {
 	})
 }
 
+// everyWay makes the edits in new memory and in that of the text, with less room
+// and more around it, and checks that each gives want.
+func everyWay(tb testing.TB, o rawjson.Object, edits []rawjson.Edit, want rawjson.Object) {
+	tb.Helper()
+	if with := o.With(edits); !same(with, want) {
+		tb.Fatalf("%q with %q is %+v; want %+v", o.Src, edits, with, want)
+	}
+	for _, room := range []struct{ before, behind int }{{0, 0}, {1, 0}, {0, 3}, {500, 0}, {0, 500}, {500, 500}} {
+		memory := slices.Concat(make([]byte, room.before), o.Src, make([]byte, room.behind))
+		own := o
+		own.Src = memory[room.before : room.before+len(o.Src)]
+		if in := own.WithIn(memory, room.before, edits); !same(in, want) {
+			tb.Fatalf("%q with %q in place, room %v, is %+v; want %+v", o.Src, edits, room, in, want)
+		}
+	}
+}
+
 func set(key, value string) rawjson.Edit { return rawjson.Edit{Key: key, Value: []byte(value)} }
 
 func del(key string) rawjson.Edit { return rawjson.Edit{Key: key} }
@@ -85,9 +102,7 @@ func TestApplyChangesOnlyTheEditedMembers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if with := o.With(tt.edits); !same(with, again) {
-				t.Errorf("With gives %+v\nparsed again  %+v", with, again)
-			}
+			everyWay(t, o, tt.edits, again)
 		})
 	}
 }
@@ -108,7 +123,6 @@ func TestEveryCombinationOfEditsLeavesAnObject(t *testing.T) {
 				{Key: "c", Value: values[i/9%3]},
 				{Key: "n\"ew", Value: values[i/27%3]},
 			}[i%2:]
-			with := o.With(edits)
 			again, err := rawjson.ParseObject(o.Apply(edits), nil)
 			if err != nil {
 				t.Fatalf("%s with %q: %v", text, edits, err)
@@ -116,9 +130,7 @@ func TestEveryCombinationOfEditsLeavesAnObject(t *testing.T) {
 			if got, want := fieldsOf(t, again.Src), applied(o, edits); !slices.Equal(got, want) {
 				t.Errorf("%s with %q became %q; want %q", text, edits, got, want)
 			}
-			if !same(with, again) {
-				t.Errorf("%s with %q: With gives %+v, parsed again %+v", text, edits, with, again)
-			}
+			everyWay(t, o, edits, again)
 		}
 	}
 }

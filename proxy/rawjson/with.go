@@ -6,8 +6,52 @@ package rawjson
 func (o Object) With(edits []Edit) Object {
 	var room [16]splice
 	splices := o.splices(edits, room[:0])
-	src := o.join(splices)
-	members := make([]Member, 0, len(o.Members)+len(edits))
+	return o.moved(o.join(splices), splices)
+}
+
+// WithIn is With in place. The text of o begins at memory[at], and all of memory is
+// the caller's to give away: the longest run without an edit stays where it is, and
+// what is before and behind it moves. Without room enough for that it is With.
+//
+// Neither o nor what aliases its text may be used afterwards.
+func (o Object) WithIn(memory []byte, at int, edits []Edit) Object {
+	var room [16]splice
+	splices := o.splices(edits, room[:0])
+	n, from, to := longestRun(splices, len(o.Src))
+	var scratch [2][256]byte
+	head := o.appendJoined(scratch[0][:0], splices[:n], 0, from)
+	tail := o.appendJoined(scratch[1][:0], splices[n:], to, len(o.Src))
+	start, end := at+from-len(head), at+to+len(tail)
+	if start < 0 || end > len(memory) {
+		return o.moved(o.join(splices), splices)
+	}
+	copy(memory[start:], head)
+	copy(memory[at+to:], tail)
+	return o.moved(memory[start:end:end], splices)
+}
+
+// longestRun finds the longest stretch of a text of that length that no splice is in:
+// it lies behind the first n of them.
+func longestRun(splices []splice, length int) (n, from, to int) {
+	begin := 0
+	for i := 0; i <= len(splices); i++ {
+		end := length
+		if i < len(splices) {
+			end = splices[i].from
+		}
+		if i == 0 || end-begin > to-from {
+			n, from, to = i, begin, end
+		}
+		if i < len(splices) {
+			begin = splices[i].to
+		}
+	}
+	return n, from, to
+}
+
+// moved is the object whose text src is that of o with the splices made.
+func (o Object) moved(src []byte, splices []splice) Object {
+	members := make([]Member, 0, len(o.Members)+len(splices))
 	next, shift := 0, 0 // splices before next have moved what follows by shift
 	moved := func(offset int) int {
 		for next < len(splices) && !splices[next].member && splices[next].to <= offset {
