@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 )
 
 func main() {
@@ -37,7 +38,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	rounds := flags.Int("rounds", 6, "how often each target is measured")
 	quick := flags.Bool("quick", false, "a tenth of the load, to see that everything works")
 	override := flags.Bool("override", false, "let sessions override the model of every request")
-	only := flags.String("work", "", "measure this work alone")
+	only := flags.String("work", "", "measure this work alone, with the one that it is compared to")
 	out := flags.String("out", "results/relay.json", "where the results go")
 	profiled := flags.String("profile", "", "instead, profile muxproxy at this work and write into the folder of -out")
 	serve := flags.String("serve", "", "internal: be a reverse proxy for this upstream")
@@ -84,38 +85,71 @@ type bench struct {
 
 func (b *bench) run(ctx context.Context, rounds int) (*results, error) {
 	var samples []sample
-	var streams []openStreams
-	all := works(b.quick)
 	if err := pin(os.Getpid(), loadCore); err != nil {
 		return nil, err
 	}
 	for round := range rounds {
 		targets := b.targets()
 		rand.Shuffle(len(targets), func(i, j int) { targets[i], targets[j] = targets[j], targets[i] })
-		for _, w := range all {
-			if b.only != "" && w.name != b.only {
-				continue
-			}
+		for _, w := range b.works() {
 			for _, t := range targets {
+				if w.base != "" && !t.sessions {
+					continue
+				}
 				s, err := b.measure(ctx, t, w)
 				if err != nil {
 					return nil, fmt.Errorf("%s through %s: %w", w.name, t.name, err)
 				}
 				s.round = round
 				samples = append(samples, s)
-				fmt.Fprintf(b.log, "round %d  %-14s %-19s %8.1f us  %8.0f/s\n", round+1, w.name, t.name, s.CPU, s.Rate)
+				fmt.Fprintf(b.log, "round %d  %-21s %-19s %8.1f us  %8.0f/s\n", round+1, w.name, t.name, s.CPU, s.Rate)
 			}
 		}
 	}
-	if b.only != "" {
+	if b.only != "" && b.only != nameOpen {
 		return report(samples, nil, rounds), nil
 	}
-	for _, t := range b.targets() {
-		o, err := b.measureOpenStreams(ctx, t)
-		if err != nil {
-			return nil, fmt.Errorf("open streams through %s: %w", t.name, err)
-		}
-		streams = append(streams, o)
+	streams, err := b.openStreams(ctx)
+	return report(samples, streams, rounds), err
+}
+
+// works are those that are measured.
+func (b *bench) works() []work {
+	all := works(b.quick)
+	if b.only == "" {
+		return all
 	}
-	return report(samples, streams, rounds), nil
+	base := ""
+	for _, w := range all {
+		if w.name == b.only {
+			base = w.base
+		}
+	}
+	return slices.DeleteFunc(all, func(w work) bool { return w.name != b.only && w.name != base })
+}
+
+// openStreams measures memory, which does not drift, once.
+func (b *bench) openStreams(ctx context.Context) ([]openStreams, error) {
+	var all []openStreams
+	for _, want := range openCounts(b.quick) {
+		count, err := streamsUpTo(want)
+		if err != nil {
+			return nil, err
+		}
+		if count < want {
+			fmt.Fprintf(b.log, "%d streams instead of %d: each takes two files, and more may not be open\n", count, want)
+		}
+		for _, t := range b.targets() {
+			if t.name == nameDirect {
+				continue
+			}
+			o, err := b.measureOpenStreams(ctx, t, count)
+			if err != nil {
+				return nil, fmt.Errorf("%d open streams through %s: %w", count, t.name, err)
+			}
+			all = append(all, o)
+			fmt.Fprintf(b.log, "%d open streams  %-19s %6.1f KiB each\n", count, t.name, o.KiBPerStream)
+		}
+	}
+	return all, nil
 }

@@ -26,6 +26,12 @@ type work struct {
 	rate   int    // calls a second
 	events int    // of a stream
 	window time.Duration
+
+	// Of a work that shows what does not add to the cost of another one, which only
+	// targets with sessions have.
+	base   string // the other work; "" is none
+	others int    // sessions that are registered and make no calls
+	turns  int    // that each session has already
 }
 
 const (
@@ -35,7 +41,11 @@ const (
 	latencyCap = 8   // connections for paced calls
 )
 
-const nameStream = "stream-sparse"
+const (
+	nameSmall  = "json-2k"
+	nameStream = "stream-sparse"
+	nameOpen   = "open-streams" // whose memory is measured, not their cost
+)
 
 func works(quick bool) []work {
 	scale := 1
@@ -51,8 +61,13 @@ func works(quick bool) []work {
 	}
 	events := eventRate * int(window/time.Second+3)
 	paced := pacedModel(events, eventRate)
+	many := json("json-2k-100k-sessions", 2<<10, 12000, 2000, 1000)
+	many.base, many.others = nameSmall, 100000/scale
+	long := json("json-2k-2000-turns", 2<<10, 12000, 2000, 1000)
+	long.base, long.turns = nameSmall, 2000/scale
 	return []work{
-		json("json-2k", 2<<10, 12000, 2000, 1000),
+		json(nameSmall, 2<<10, 12000, 2000, 1000),
+		many, long,
 		json("json-64k", 64<<10, 4000, 600, 300),
 		json("json-1m", 1<<20, 400, 60, 30),
 		{name: nameStream, body: requestBody(2<<10, paced, true), model: paced, events: events, window: window},
@@ -129,6 +144,9 @@ func (b *bench) measure(ctx context.Context, t target, w work) (result sample, e
 	if err := s.warmUp(ctx, w); err != nil {
 		return sample{}, err
 	}
+	if _, err := s.register(ctx, w.others, w.model); err != nil {
+		return sample{}, err
+	}
 	r, err := s.register(ctx, connections, w.model)
 	if err != nil {
 		return sample{}, err
@@ -140,7 +158,7 @@ func (b *bench) measure(ctx context.Context, t target, w work) (result sample, e
 	defer closeAll(clients)
 	if w.name == nameStream {
 		result, err = s.measureStreams(ctx, clients, w)
-	} else {
+	} else if err = drive(clients, w.turns*len(clients)); err == nil {
 		result, err = s.measureCalls(ctx, clients, w)
 	}
 	result.Target, result.Work, result.Connections = t.name, w.name, s.connections.Load()

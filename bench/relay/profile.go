@@ -28,7 +28,7 @@ func (b *bench) profile(ctx context.Context, name, dir string) error {
 		}
 		s, err := set(ctx, target{nameMux, func(ctx context.Context, upstream string) (*process, error) {
 			return startMuxproxy(ctx, b.muxproxy, upstream, b.override)
-		}})
+		}, true})
 		if err != nil {
 			return err
 		}

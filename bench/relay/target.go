@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,8 +20,9 @@ import (
 
 // A target is something that model calls go through.
 type target struct {
-	name  string
-	start func(ctx context.Context, upstream string) (*process, error)
+	name     string
+	start    func(ctx context.Context, upstream string) (*process, error)
+	sessions bool // it knows sessions and keeps what they say
 }
 
 const (
@@ -42,12 +44,12 @@ func (b *bench) targets() []target {
 		return startMuxproxy(ctx, b.muxproxy, upstream, b.override)
 	}
 	return []target{
-		{nameDirect, func(_ context.Context, upstream string) (*process, error) { return &process{addr: upstream}, nil }},
-		{nameNginx, startNginx},
-		{nameReverse, reverse()},
-		{nameTuned, reverse("-tuned")},
-		{nameMux, mux},
-		{nameControl, mux},
+		{nameDirect, func(_ context.Context, upstream string) (*process, error) { return &process{addr: upstream}, nil }, false},
+		{nameNginx, startNginx, false},
+		{nameReverse, reverse(), false},
+		{nameTuned, reverse("-tuned"), false},
+		{nameMux, mux, true},
+		{nameControl, mux, true},
 	}
 }
 
@@ -166,12 +168,12 @@ func startMuxproxy(ctx context.Context, binary, upstream string, override bool) 
 // nginxConfig relays JSON buffered, as it does best, and streams unbuffered,
 // as it must; client bodies stay in memory.
 const nginxConfig = `daemon off; worker_processes 1; error_log stderr error; pid nginx.pid;
-events { worker_connections 16384; }
+events { worker_connections 32768; }
 http {
   access_log off; client_body_buffer_size 2m; client_max_body_size 0; client_body_temp_path body;
   proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
   keepalive_requests 100000000; keepalive_timeout 300s;
-  upstream model { server %s; keepalive 2048; keepalive_requests 100000000; keepalive_timeout 4s; }
+  upstream model { server %s; keepalive 16384; keepalive_requests 100000000; keepalive_timeout 4s; }
   server {
     listen 127.0.0.1:%d backlog=4096;
     location / {
@@ -259,25 +261,27 @@ func (p *process) register(ctx context.Context, count int, model string) (*rollo
 		}
 		return r, nil
 	}
-	var answer struct {
-		Sessions []struct{ ID, Secret string }
-	}
 	template := "{}"
 	if p.override {
 		template = fmt.Sprintf(`{"model":%q}`, model)
 	}
-	body := fmt.Sprintf(`{"template":%s,"count":%d}`, template, count)
-	if err := p.post(ctx, "/sessions/batch", body, &answer); err != nil {
-		return nil, err
-	}
-	for _, s := range answer.Sessions {
-		r.ids, r.secrets = append(r.ids, s.ID), append(r.secrets, s.Secret)
-	}
-	if len(r.secrets) != count {
-		return nil, fmt.Errorf("registered %d sessions, want %d", len(r.secrets), count)
+	for len(r.secrets) < count {
+		var answer struct {
+			Sessions []struct{ ID, Secret string }
+		}
+		body := fmt.Sprintf(`{"template":%s,"count":%d}`, template, min(batch, count-len(r.secrets)))
+		if err := p.post(ctx, "/sessions/batch", body, &answer); err != nil {
+			return nil, err
+		}
+		for _, s := range answer.Sessions {
+			r.ids, r.secrets = append(r.ids, s.ID), append(r.secrets, s.Secret)
+		}
 	}
 	return r, nil
 }
+
+// batch is how many sessions the admin API registers or ends at once.
+const batch = 1000
 
 // rollouts are the sessions of one measurement.
 type rollouts struct {
@@ -290,11 +294,16 @@ func (r *rollouts) end(ctx context.Context) error {
 	if r.admin == "" {
 		return nil
 	}
-	ids, err := json.Marshal(r.ids)
-	if err != nil {
-		return err
+	for some := range slices.Chunk(r.ids, batch) {
+		ids, err := json.Marshal(some)
+		if err != nil {
+			return err
+		}
+		if err := r.post(ctx, "/sessions/end?purge=true", fmt.Sprintf(`{"ids":%s}`, ids), nil); err != nil {
+			return err
+		}
 	}
-	return r.post(ctx, "/sessions/end?purge=true", fmt.Sprintf(`{"ids":%s}`, ids), nil)
+	return nil
 }
 
 func (p *process) post(ctx context.Context, path, body string, answer any) error {
