@@ -23,6 +23,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/muxproxy/muxproxy/nonblock"
 )
 
 const (
@@ -136,7 +138,7 @@ func (s *Server) listeners() []net.Listener {
 	if s.listener == nil {
 		return []net.Listener{s.inbox}
 	}
-	return []net.Listener{s.listener, s.inbox}
+	return []net.Listener{nonblock.Listen(s.listener), s.inbox}
 }
 
 // Drain waits until no request is being answered. The server goes on

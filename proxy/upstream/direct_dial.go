@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/muxproxy/muxproxy/nonblock"
 )
 
 // dialMore begins a dial for each waiting call that has none. The lock must be
@@ -52,7 +54,7 @@ func (d *direct) connect(ctx context.Context) delivery {
 			o.Observer.ConnectionOpened(d.replica.upstream.name)
 		}
 		d.replica.observe((*health).dialed)
-		return delivery{conn: newConnection(raw)}
+		return delivery{conn: newConnection(nonblock.Conn(raw))}
 	case errors.Is(ctx.Err(), context.Canceled):
 		return delivery{}
 	default:
