@@ -11,7 +11,7 @@ frps := tunnel/frp/frpstest/testdata
 frpc := bench/controlplane/testdata
 fuzztime ?= 10s
 
-.PHONY: build demo test sdk-setup frps frpc sshd lint fuzz bench bench-fairness bench-rollouts bench-recording soak clean
+.PHONY: build demo test sdk-setup frps frpc sshd lint fuzz bench bench-peers bench-fairness bench-rollouts bench-recording soak clean
 
 ## build: the daemon, as ./muxproxy
 build:
@@ -93,6 +93,10 @@ fuzz:
 ## bench: the proxy against its peers, see bench/
 bench: build
 	$(MAKE) -C bench
+
+## bench-peers: the proxy beside what could be used instead of it, about a quarter of an hour
+bench-peers: build
+	$(MAKE) -C bench peers
 
 ## bench-fairness: what a bulk transfer does to the other rollouts of its tunnel
 bench-fairness: build frps

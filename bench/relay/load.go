@@ -21,14 +21,22 @@ type client struct {
 	request []byte
 }
 
-func dial(ctx context.Context, addr, secret, body string) (*client, error) {
+// access is how a rollout reaches its target.
+type access struct {
+	path   string
+	secret string
+	header string // further lines, each with its end
+}
+
+func dial(ctx context.Context, addr string, a access, body string) (*client, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	request := fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
+	request := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Type: application/json\r\nAccept: application/json\r\nUser-Agent: OpenAI/Python 3.57.0\r\n"+
-		"X-Stainless-Lang: python\r\nX-Stainless-Retry-Count: 0\r\nContent-Length: %d\r\n\r\n%s", addr, secret, len(body), body)
+		"X-Stainless-Lang: python\r\nX-Stainless-Retry-Count: 0\r\n%sContent-Length: %d\r\n\r\n%s",
+		a.path, addr, a.secret, a.header, len(body), body)
 	return &client{conn, bufio.NewReaderSize(conn, 16<<10), []byte(request)}, nil
 }
 

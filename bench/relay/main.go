@@ -40,6 +40,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	override := flags.Bool("override", false, "let sessions override the model of every request")
 	only := flags.String("work", "", "measure this work alone, with the one that it is compared to")
 	out := flags.String("out", "results/relay.json", "where the results go")
+	peers := flags.Bool("peers", false, "instead, measure beside all other proxies that are installed")
 	profiled := flags.String("profile", "", "instead, profile muxproxy at this work and write into the folder of -out")
 	serve := flags.String("serve", "", "internal: be a reverse proxy for this upstream")
 	tuned := flags.Bool("tuned", false, "internal: be the tuned one")
@@ -59,6 +60,9 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	}
 	if *profiled != "" {
 		return b.profile(ctx, *profiled, filepath.Dir(*out))
+	}
+	if *peers {
+		return b.besidePeers(ctx, *rounds, *out)
 	}
 	results, err := b.run(ctx, *rounds)
 	if err != nil {

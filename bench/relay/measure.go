@@ -32,6 +32,9 @@ type work struct {
 	base   string // the other work; "" is none
 	others int    // sessions that are registered and make no calls
 	turns  int    // that each session has already
+
+	streams int // at a time
+	warmUps int // before anything is measured
 }
 
 const (
@@ -56,7 +59,7 @@ func works(quick bool) []work {
 	json := func(name string, size, calls, paced, rate int) work {
 		return work{
 			name: name, body: requestBody(size, "json-2k", false), model: "json-2k",
-			calls: calls / scale, paced: paced / scale, rate: rate,
+			calls: calls / scale, paced: paced / scale, rate: rate, warmUps: warmUps,
 		}
 	}
 	events := eventRate * int(window/time.Second+3)
@@ -70,7 +73,10 @@ func works(quick bool) []work {
 		many, long,
 		json("json-64k", 64<<10, 4000, 600, 300),
 		json("json-1m", 1<<20, 400, 60, 30),
-		{name: nameStream, body: requestBody(2<<10, paced, true), model: paced, events: events, window: window},
+		{
+			name: nameStream, body: requestBody(2<<10, paced, true), model: paced, events: events, window: window,
+			streams: streams, warmUps: warmUps,
+		},
 	}
 }
 
@@ -139,7 +145,7 @@ func (b *bench) measure(ctx context.Context, t target, w work) (result sample, e
 	}()
 	connections := max(workers, latencyCap)
 	if w.name == nameStream {
-		connections = streams
+		connections = w.streams
 	}
 	if err := s.warmUp(ctx, w); err != nil {
 		return sample{}, err
@@ -176,7 +182,7 @@ const warmUps = 3
 // times: the target then has the memory that it works with from there on, as
 // one that has run for a while does.
 func (s *stand) warmUp(ctx context.Context, w work) error {
-	for range warmUps {
+	for range w.warmUps {
 		if err := s.warmUpOnce(ctx, w); err != nil {
 			return err
 		}
@@ -187,7 +193,7 @@ func (s *stand) warmUp(ctx context.Context, w work) error {
 func (s *stand) warmUpOnce(ctx context.Context, w work) error {
 	connections, calls, model, body := workers, w.calls, w.model, w.body
 	if w.name == nameStream {
-		connections, calls, model = streams, streams, pacedModel(w.events, 0)
+		connections, calls, model = w.streams, w.streams, pacedModel(w.events, 0)
 		body = requestBody(2<<10, model, true)
 	}
 	r, err := s.register(ctx, connections, model)
@@ -207,8 +213,8 @@ func (s *stand) warmUpOnce(ctx context.Context, w work) error {
 
 func (r *rollouts) dial(ctx context.Context, body string) ([]*client, error) {
 	var clients []*client
-	for _, secret := range r.secrets {
-		c, err := dial(ctx, r.addr, secret, body)
+	for _, a := range r.access {
+		c, err := dial(ctx, r.addr, a, body)
 		if err != nil {
 			closeAll(clients)
 			return nil, err

@@ -58,7 +58,11 @@ type process struct {
 	addr    string // host:port of the data plane
 	metrics string // URL of Go's memory statistics, "" has none
 	admin   string // URL of muxproxy's admin API, "" for others
-	pid     int    // that does the work
+	pid     int    // that does the work, with its children
+
+	// Of targets other than muxproxy that have sessions.
+	open func(ctx context.Context, count int) ([]access, error)
+	end  func(ctx context.Context, sessions []access) error
 
 	override bool // register sessions with a model, which then replaces that of the requests
 
@@ -68,12 +72,21 @@ type process struct {
 
 // start runs a command on the target's core.
 func start(ctx context.Context, dir string, env []string, stdout io.Writer, name string, args ...string) (*exec.Cmd, error) {
-	command := exec.CommandContext(ctx, "taskset", append([]string{"-c", strconv.Itoa(targetCore), name}, args...)...)
-	command.Dir, command.Env, command.Stdout, command.Stderr = dir, append(os.Environ(), env...), stdout, os.Stderr
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	command.WaitDelay = 5 * time.Second
+	command := onTargetCore(ctx, dir, env, name, args...)
+	command.Stdout, command.Stderr = stdout, os.Stderr
 	return command, command.Start()
 }
+
+func onTargetCore(ctx context.Context, dir string, env []string, name string, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, "taskset", append([]string{"-c", strconv.Itoa(targetCore), name}, args...)...)
+	command.Dir, command.Env = dir, append(os.Environ(), env...)
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = 5 * time.Second
+	return command
+}
+
+// stopFor is how long a process has to end by itself.
+const stopFor = 5 * time.Second
 
 // stop ends the process and waits for it.
 func (p *process) stop() error {
@@ -83,6 +96,8 @@ func (p *process) stop() error {
 	if err := p.command.Process.Signal(os.Interrupt); err != nil {
 		return err
 	}
+	late := time.AfterFunc(stopFor, func() { _ = p.command.Process.Kill() })
+	defer late.Stop()
 	err := p.command.Wait()
 	if _, exited := errors.AsType[*exec.ExitError](err); exited {
 		err = nil // it was told to
@@ -251,13 +266,23 @@ func waitFor(ctx context.Context, try func() error) error {
 	}
 }
 
-// register makes sessions, one for each worker. Targets other than muxproxy
-// take any credential.
+const (
+	chatPath      = "/v1/chat/completions"
+	anyCredential = "bench-credential-of-some-length"
+)
+
+// register makes sessions, one for each worker. A target without any takes any
+// credential.
 func (p *process) register(ctx context.Context, count int, model string) (*rollouts, error) {
 	r := &rollouts{process: p}
+	if p.open != nil {
+		var err error
+		r.access, err = p.open(ctx, count)
+		return r, err
+	}
 	if p.admin == "" {
 		for range count {
-			r.secrets = append(r.secrets, "bench-credential-of-some-length")
+			r.access = append(r.access, access{path: chatPath, secret: anyCredential})
 		}
 		return r, nil
 	}
@@ -265,16 +290,16 @@ func (p *process) register(ctx context.Context, count int, model string) (*rollo
 	if p.override {
 		template = fmt.Sprintf(`{"model":%q}`, model)
 	}
-	for len(r.secrets) < count {
+	for len(r.access) < count {
 		var answer struct {
 			Sessions []struct{ ID, Secret string }
 		}
-		body := fmt.Sprintf(`{"template":%s,"count":%d}`, template, min(batch, count-len(r.secrets)))
+		body := fmt.Sprintf(`{"template":%s,"count":%d}`, template, min(batch, count-len(r.access)))
 		if err := p.post(ctx, "/sessions/batch", body, &answer); err != nil {
 			return nil, err
 		}
 		for _, s := range answer.Sessions {
-			r.ids, r.secrets = append(r.ids, s.ID), append(r.secrets, s.Secret)
+			r.ids, r.access = append(r.ids, s.ID), append(r.access, access{path: chatPath, secret: s.Secret})
 		}
 	}
 	return r, nil
@@ -286,11 +311,15 @@ const batch = 1000
 // rollouts are the sessions of one measurement.
 type rollouts struct {
 	*process
-	ids, secrets []string
+	ids    []string
+	access []access
 }
 
 // end gives the memory of their traces back.
 func (r *rollouts) end(ctx context.Context) error {
+	if r.process.end != nil {
+		return r.process.end(ctx, r.access)
+	}
 	if r.admin == "" {
 		return nil
 	}

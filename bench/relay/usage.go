@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -60,8 +63,42 @@ func (p *process) usage(ctx context.Context) (u usage, err error) {
 	if u.bytes, u.allocs, err = p.allocated(ctx); err != nil {
 		return usage{}, err
 	}
-	u.cpu, err = cpuTime(p.pid)
+	u.cpu, err = treeTime(p.pid)
 	return u, err
+}
+
+// treeTime is the processor time of a process and of all that descend from it.
+// Those that have ended are not counted: none does while a target is measured.
+func treeTime(pid int) (time.Duration, error) {
+	sum, err := cpuTime(pid)
+	if err != nil {
+		return 0, err
+	}
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, task := range tasks {
+		text, err := os.ReadFile(task)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // a thread that has ended
+		}
+		if err != nil {
+			return 0, err
+		}
+		for field := range strings.FieldsSeq(string(text)) {
+			child, err := strconv.Atoi(field)
+			if err != nil {
+				return 0, err
+			}
+			of, err := treeTime(child)
+			if err != nil {
+				return 0, err
+			}
+			sum += of
+		}
+	}
+	return sum, nil
 }
 
 // cpuTime is the user and system time of a process, by its own clock

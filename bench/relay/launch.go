@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// launch runs a peer in a folder of its own, with the command that prepare
+// returns for it and for the port that it is to listen on. What the peer prints
+// is shown where it does not start.
+func launch(ctx context.Context, prepare func(dir string, port int) ([]string, error)) (*process, error) {
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "muxproxy-bench-peer-")
+	if err != nil {
+		return nil, err
+	}
+	args, err := prepare(dir, port)
+	if err != nil {
+		return nil, err
+	}
+	printed, err := os.Create(filepath.Join(dir, "printed"))
+	if err != nil {
+		return nil, err
+	}
+	defer printed.Close()
+	// What it would keep for the user goes away with the folder.
+	env := []string{"HOME=" + dir, "XDG_CONFIG_HOME=" + dir, "XDG_DATA_HOME=" + dir}
+	command := onTargetCore(ctx, dir, env, args[0], args[1:]...)
+	command.Stdout, command.Stderr = printed, printed
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	p := &process{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), command: command, dir: dir, pid: command.Process.Pid}
+	err = waitFor(ctx, p.accepts(ctx))
+	if err == nil {
+		return p, nil
+	}
+	text, readErr := os.ReadFile(printed.Name())
+	return nil, errors.Join(fmt.Errorf("%w; it printed: %s", err, lastOf(string(text))), readErr, p.stop())
+}
+
+// accepts is whether the target takes connections.
+func (p *process) accepts(ctx context.Context) func() error {
+	return func() error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.addr)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+}
+
+// lastOf is the end of what was printed, on one line.
+func lastOf(text string) string {
+	const enough = 300
+	text = strings.Join(strings.Fields(text), " ")
+	return text[max(0, len(text)-enough):]
+}
