@@ -140,6 +140,7 @@ func (Chat) Conversation(r *Request) Conversation {
 	var c Conversation
 	f := newFingerprint()
 	defer f.free()
+	f.of(r.Object)
 	for message := range rawjson.Elements(messages) {
 		c.Prefixes = append(c.Prefixes, c.Continued(chatMessage(f, message)))
 	}
@@ -167,50 +168,19 @@ func chatMessage(f *fingerprint, message []byte) uint64 {
 		role = []byte(`"assistant"`)
 	}
 	f.reset()
-	f.bytes(f.unquoted(role))
+	f.quoted(role)
 	f.content(content)
 	if callID != nil {
-		f.bytes(f.unquoted(callID))
+		f.quoted(callID)
 	}
 	for call := range rawjson.Elements(toolCalls) {
-		f.chatToolCall(rawjson.Lookup(call, "id"), rawjson.Lookup(call, "function"))
+		function := rawjson.Lookup(call, "function")
+		f.quotedCall(rawjson.Lookup(call, "id"), rawjson.Lookup(function, "name"), rawjson.Lookup(function, "arguments"))
 	}
 	if rawjson.Kind(functionCall) == '{' {
-		f.chatToolCall(nil, functionCall)
+		f.quotedCall(nil, rawjson.Lookup(functionCall, "name"), rawjson.Lookup(functionCall, "arguments"))
 	}
 	return f.sum()
-}
-
-func (f *fingerprint) chatToolCall(id, function []byte) {
-	f.toolCall(
-		rawjson.AppendString(nil, id),
-		rawjson.AppendString(nil, rawjson.Lookup(function, "name")),
-		rawjson.AppendString(nil, rawjson.Lookup(function, "arguments")),
-	)
-}
-
-// content adds a message's content: text as a string or in parts is the same
-// text, null is none, and other parts count as JSON values.
-func (f *fingerprint) content(raw []byte) {
-	var length uint64
-	text := func(raw []byte) {
-		b := f.unquoted(raw)
-		f.digest.Write(b) //nolint:errcheck // documented never to fail
-		length += uint64(len(b))
-	}
-	switch rawjson.Kind(raw) {
-	case '"':
-		text(raw)
-	case '[':
-		for part := range rawjson.Elements(raw) {
-			if t := rawjson.Lookup(part, "text"); rawjson.Kind(t) == '"' {
-				text(t)
-			} else {
-				f.number(partHash(part))
-			}
-		}
-	}
-	f.number(length)
 }
 
 // chatUsageOf reads the usage object of the OpenAI API. Cached tokens are part

@@ -13,7 +13,11 @@ const finishAborted = "abort"
 func (Chat) Response(body []byte, c Conversation) (Result, error) {
 	f := newFingerprint()
 	defer f.free()
-	return choicesOf(body, func(raw []byte, choice *registry.Choice) {
+	object, err := f.parse(body)
+	if err != nil {
+		return Result{}, err
+	}
+	return choicesOf(object, func(raw []byte, choice *registry.Choice) {
 		message := rawjson.Lookup(raw, "message")
 		choice.Continuation = c.Continued(chatMessage(f, message))
 		choice.Text = func() string {
@@ -27,16 +31,11 @@ func (Chat) Response(body []byte, c Conversation) (Result, error) {
 		if name, ok := rawjson.String(rawjson.Lookup(rawjson.Lookup(message, "function_call"), "name")); ok {
 			choice.ToolCalls = append(choice.ToolCalls, name)
 		}
-	})
+	}), nil
 }
 
 // choicesOf reads an answer of choices. read adds to each what it says.
-func choicesOf(body []byte, read func(raw []byte, choice *registry.Choice)) (Result, error) {
-	var members [16]rawjson.Member // as many as there usually are
-	object, err := rawjson.ParseObject(body, members[:0])
-	if err != nil {
-		return Result{}, err
-	}
+func choicesOf(object rawjson.Object, read func(raw []byte, choice *registry.Choice)) Result {
 	var result Result
 	if raw, ok := object.Get("model"); ok {
 		result.Model, _ = rawjson.String(raw)
@@ -59,7 +58,7 @@ func choicesOf(body []byte, read func(raw []byte, choice *registry.Choice)) (Res
 		read(raw, choice)
 		result.Aborted = result.Aborted || choice.FinishReason == finishAborted
 	}
-	return result, nil
+	return result
 }
 
 func chatChoice(raw []byte) registry.Choice {

@@ -7,9 +7,15 @@ import (
 
 // Response implements Dialect.
 func (Completions) Response(body []byte, c Conversation) (Result, error) {
-	return choicesOf(body, func(raw []byte, choice *registry.Choice) {
+	f := newFingerprint()
+	defer f.free()
+	object, err := f.parse(body)
+	if err != nil {
+		return Result{}, err
+	}
+	return choicesOf(object, func(raw []byte, choice *registry.Choice) {
 		c.complete(choice, rawjson.AppendString(nil, rawjson.Lookup(raw, "text")), rawjson.Lookup(raw, "token_ids"))
-	})
+	}), nil
 }
 
 // complete adds to a choice what its text and token ids say.

@@ -1,6 +1,8 @@
 package dialect
 
 import (
+	"github.com/zeebo/xxh3"
+
 	"github.com/muxproxy/muxproxy/proxy/rawjson"
 	"github.com/muxproxy/muxproxy/registry"
 )
@@ -76,6 +78,7 @@ func (Messages) Conversation(r *Request) Conversation {
 	var c Conversation
 	f := newFingerprint()
 	defer f.free()
+	f.of(r.Object)
 	for message := range rawjson.Elements(messages) {
 		c.Prefixes = append(c.Prefixes, c.Continued(f.messagesMessage(rawjson.Lookup(message, "role"), rawjson.Lookup(message, "content"))))
 	}
@@ -84,18 +87,18 @@ func (Messages) Conversation(r *Request) Conversation {
 
 func (f *fingerprint) messagesMessage(role, content []byte) uint64 {
 	f.reset()
-	f.bytes(f.unquoted(role))
+	f.quoted(role)
 	if rawjson.Kind(content) == '"' {
-		f.bytes(f.unquoted(content))
+		f.quoted(content)
 		return f.sum()
 	}
-	var text []byte
+	f.joined = f.joined[:0]
 	for block := range rawjson.Elements(content) {
 		if kind, _ := rawjson.String(rawjson.Lookup(block, "type")); kind == "text" {
-			text = rawjson.AppendString(text, rawjson.Lookup(block, "text"))
+			f.joined = append(f.joined, f.spelled(rawjson.Lookup(block, "text"))...)
 		}
 	}
-	f.bytes(text)
+	f.number(xxh3.Hash(f.joined))
 	for block := range rawjson.Elements(content) {
 		f.messagesBlock(block, nil)
 	}
@@ -112,14 +115,13 @@ func (f *fingerprint) messagesBlock(block, input []byte) {
 		if len(input) == 0 {
 			input = rawjson.Lookup(block, "input")
 		}
-		f.toolCall(
-			rawjson.AppendString(nil, rawjson.Lookup(block, "id")),
-			rawjson.AppendString(nil, rawjson.Lookup(block, "name")),
-			input,
-		)
+		f.bytes([]byte("tool_call"))
+		f.quoted(rawjson.Lookup(block, "id"))
+		f.quoted(rawjson.Lookup(block, "name"))
+		f.number(valueHash(input))
 	case "tool_result":
 		f.bytes([]byte(kind))
-		f.bytes(f.unquoted(rawjson.Lookup(block, "tool_use_id")))
+		f.quoted(rawjson.Lookup(block, "tool_use_id"))
 		f.content(rawjson.Lookup(block, "content"))
 	default:
 		f.number(partHash(block))
@@ -128,7 +130,9 @@ func (f *fingerprint) messagesBlock(block, input []byte) {
 
 // Response implements Dialect.
 func (Messages) Response(body []byte, c Conversation) (Result, error) {
-	object, err := rawjson.ParseObject(body, nil)
+	f := newFingerprint()
+	defer f.free()
+	object, err := f.parse(body)
 	if err != nil {
 		return Result{}, err
 	}
@@ -147,8 +151,6 @@ func (Messages) Response(body []byte, c Conversation) (Result, error) {
 	usage.update(raw)
 	result.Usage = usage.total()
 	raw, _ = object.Get("stop_reason")
-	f := newFingerprint()
-	defer f.free()
 	choice := registry.Choice{Continuation: c.Continued(f.messagesMessage([]byte(`"assistant"`), content))}
 	choice.FinishReason, _ = rawjson.String(raw)
 	var text []byte

@@ -160,8 +160,9 @@ func (Responses) Conversation(r *Request) Conversation {
 	var c Conversation
 	f := newFingerprint()
 	defer f.free()
+	f.of(r.Object)
 	if previous, _ := r.Object.Get("previous_response_id"); rawjson.Kind(previous) == '"' {
-		f.bytes(f.unquoted(previous))
+		f.quoted(previous)
 		c.Prefixes = append(c.Prefixes, c.Continued(f.sum()))
 	}
 	input, _ := r.Object.Get("input")
@@ -188,19 +189,19 @@ func (f *fingerprint) responsesItem(item []byte) bool {
 	case "reasoning":
 		return false
 	case "message":
-		f.bytes(f.unquoted(field("role")))
+		f.quoted(field("role"))
 		f.content(field("content"))
 	case "function_call":
-		f.toolCall(rawjson.AppendString(nil, field("call_id")), rawjson.AppendString(nil, field("name")), rawjson.AppendString(nil, field("arguments")))
+		f.quotedCall(field("call_id"), field("name"), field("arguments"))
 	case "custom_tool_call":
-		f.toolCall(rawjson.AppendString(nil, field("call_id")), rawjson.AppendString(nil, field("name")), rawjson.AppendString(nil, field("input")))
+		f.quotedCall(field("call_id"), field("name"), field("input"))
 	case "function_call_output", "custom_tool_call_output":
 		f.bytes([]byte(kind))
-		f.bytes(f.unquoted(field("call_id")))
+		f.quoted(field("call_id"))
 		f.content(field("output"))
 	case itemReference:
 		f.bytes([]byte(kind))
-		f.bytes(f.unquoted(field("id")))
+		f.quoted(field("id"))
 	default:
 		f.bytes([]byte(kind))
 		f.number(itemHash(item))

@@ -14,6 +14,8 @@ type Member struct {
 type Object struct {
 	Src     []byte
 	Members []Member
+
+	spelling spelling
 }
 
 // ParseObject validates all of src, one object with optional white space
@@ -31,18 +33,21 @@ func ParseObject(src []byte, reuse []Member) (Object, error) {
 		}
 		return Object{}, ErrNotObject
 	}
-	members, i, f := scanMembers(src, start, reuse[:0])
+	s := scanner{src: src}
+	members, i, f := s.members(start, reuse[:0])
 	if f == faultNone {
 		i, f = scanEnd(src, i)
 	}
 	if err := f.at(src, i); err != nil {
 		return Object{}, err
 	}
-	return Object{Src: src, Members: members}, nil
+	s.known = true
+	return Object{Src: src, Members: members, spelling: s.spelling}, nil
 }
 
-// scanMembers validates the object whose brace is at src[i].
-func scanMembers(src []byte, i int, members []Member) ([]Member, int, fault) {
+// members validates the object whose brace is at src[i].
+func (s *scanner) members(i int, members []Member) ([]Member, int, fault) {
+	src := s.src
 	if i >= len(src) {
 		return nil, i, faultValue
 	}
@@ -54,7 +59,7 @@ func scanMembers(src []byte, i int, members []Member) ([]Member, int, fault) {
 		members = make([]Member, 0, 8)
 	}
 	for {
-		m, f := scanMember(src, i)
+		m, f := s.member(i)
 		if f != faultNone {
 			return nil, m.ValueEnd, f
 		}
@@ -74,13 +79,14 @@ func scanMembers(src []byte, i int, members []Member) ([]Member, int, fault) {
 	}
 }
 
-// scanMember validates the member whose key starts at src[i]. On a fault its
+// member validates the member whose key starts at src[i]. On a fault its
 // offset is the member's ValueEnd.
-func scanMember(src []byte, i int) (Member, fault) {
+func (s *scanner) member(i int) (Member, fault) {
+	src := s.src
 	if i >= len(src) || src[i] != '"' {
 		return Member{ValueEnd: i}, faultKey
 	}
-	keyEnd, f := scanString(src, i)
+	keyEnd, f := s.string(i)
 	if f != faultNone {
 		return Member{ValueEnd: keyEnd}, f
 	}
@@ -88,7 +94,7 @@ func scanMember(src []byte, i int) (Member, fault) {
 	if f != faultNone {
 		return Member{ValueEnd: start}, f
 	}
-	end, f := scanValue(src, start, 1)
+	end, f := s.value(start, 1)
 	if f != faultNone {
 		return Member{ValueEnd: end}, f
 	}

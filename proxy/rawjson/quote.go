@@ -8,7 +8,10 @@ import (
 // AppendString appends what the quoted string raw stands for, as UTF-8: escapes
 // of lone surrogates and bytes that are not UTF-8 become U+FFFD, as with
 // encoding/json. It appends nothing if raw is not a string.
-func AppendString(dst, raw []byte) []byte {
+func AppendString(dst, raw []byte) []byte { return appendContents(dst, raw, false) }
+
+// appendContents is AppendString, or AppendCanonical.
+func appendContents(dst, raw []byte, canonical bool) []byte {
 	i := skipSpace(raw, 0)
 	if i >= len(raw) || raw[i] != '"' {
 		return dst
@@ -25,11 +28,13 @@ func AppendString(dst, raw []byte) []byte {
 		switch {
 		case i >= len(raw) || raw[i] == '"':
 			return dst
-		case raw[i] == '\\':
-			dst, i = appendEscape(dst, raw, i+1)
-		default:
+		case raw[i] != '\\':
 			dst = append(dst, raw[i])
 			i++
+		case canonical:
+			dst, i = appendOwnEscape(dst, raw, i+1)
+		default:
+			dst, i = appendEscape(dst, raw, i+1)
 		}
 	}
 	return dst
@@ -109,49 +114,45 @@ func unhex(c byte) rune {
 // escaped: quotes, backslashes and control characters, not '<', '>' and '&'.
 // Bytes that are not UTF-8 become U+FFFD.
 func Quote(dst []byte, s string) []byte {
-	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
-	for len(s) > 0 {
-		n := plainPrefix(s)
-		dst = append(dst, s[:n]...)
-		if s = s[n:]; s == "" {
-			break
-		}
-		c := s[0]
-		if c >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(s)
-			dst = utf8.AppendRune(dst, r)
-			s = s[n:]
-			continue
-		}
-		s = s[1:]
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\b':
-			dst = append(dst, `\b`...)
-		case '\f':
-			dst = append(dst, `\f`...)
-		case '\n':
-			dst = append(dst, `\n`...)
-		case '\r':
-			dst = append(dst, `\r`...)
-		case '\t':
-			dst = append(dst, `\t`...)
-		default:
-			dst = append(dst, `\u00`...)
-			dst = append(dst, hex[c>>4], hex[c&15])
-		}
-	}
+	dst = AppendQuoted(dst, []byte(s))
 	return append(dst, '"')
 }
 
-// plainPrefix returns the length of the printable ASCII at the start of s that
-// needs no escape.
-func plainPrefix(s string) int {
-	i := 0
-	for i < len(s) && s[i] >= 0x20 && s[i] < utf8.RuneSelf && s[i] != '"' && s[i] != '\\' {
-		i++
+// AppendQuoted appends s as [Quote] does, without the quotes around it.
+func AppendQuoted(dst, s []byte) []byte {
+	clean := utf8.Valid(s)
+	for i := 0; i < len(s); {
+		end := skipPlain(s, i)
+		if clean {
+			dst = append(dst, s[i:end]...)
+		} else {
+			dst = appendValid(dst, s[i:end])
+		}
+		if i = end; i < len(s) {
+			dst = appendEscaped(dst, s[i])
+			i++
+		}
 	}
-	return i
+	return dst
+}
+
+// appendEscaped appends a character that may not stand in a string as it is.
+func appendEscaped(dst []byte, c byte) []byte {
+	const hex = "0123456789abcdef"
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\b':
+		return append(dst, `\b`...)
+	case '\f':
+		return append(dst, `\f`...)
+	case '\n':
+		return append(dst, `\n`...)
+	case '\r':
+		return append(dst, `\r`...)
+	case '\t':
+		return append(dst, `\t`...)
+	}
+	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 }

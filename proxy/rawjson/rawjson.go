@@ -53,7 +53,8 @@ func (e *SyntaxError) Error() string {
 // Valid returns nil if src is one JSON value with optional white space around
 // it, and a [*SyntaxError] otherwise.
 func Valid(src []byte) error {
-	i, f := scanValue(src, skipSpace(src, 0), 0)
+	s := scanner{src: src}
+	i, f := s.value(skipSpace(src, 0), 0)
 	if f == faultNone {
 		i, f = scanEnd(src, i)
 	}

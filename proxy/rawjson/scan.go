@@ -88,17 +88,24 @@ func (n *nesting) object(depth int) bool {
 	return n[depth/64]>>(depth%64)&1 != 0
 }
 
-// scanValue validates the value that starts at src[i], inside depth others, and
-// returns the offset after it.
-func scanValue(src []byte, i, depth int) (int, fault) {
-	if i < len(src) && (src[i] == '{' || src[i] == '[') {
-		return scanNested(src, i, depth)
-	}
-	return scanScalar(src, i)
+// A scanner validates a text and sees how its strings are spelled.
+type scanner struct {
+	src []byte
+	spelling
 }
 
-// scanNested validates the object or array whose bracket is at src[i].
-func scanNested(src []byte, i, depth int) (int, fault) {
+// value validates the value that starts at src[i], inside depth others, and
+// returns the offset after it.
+func (s *scanner) value(i, depth int) (int, fault) {
+	if i < len(s.src) && (s.src[i] == '{' || s.src[i] == '[') {
+		return s.nested(i, depth)
+	}
+	return s.scalar(i)
+}
+
+// nested validates the object or array whose bracket is at src[i].
+func (s *scanner) nested(i, depth int) (int, fault) {
+	src := s.src
 	var open nesting
 	base := depth
 values:
@@ -114,14 +121,14 @@ values:
 			i = skipSpace(src, i+1)
 			if i >= len(src) || src[i] != closing(object) {
 				if object {
-					i, f = scanKey(src, i)
+					i, f = s.key(i)
 				}
 				if f != faultNone {
 					return i, f
 				}
 				continue
 			}
-		} else if i, f = scanScalar(src, i); f != faultNone {
+		} else if i, f = s.scalar(i); f != faultNone {
 			return i, f
 		}
 
@@ -137,7 +144,7 @@ values:
 				if !object {
 					continue values
 				}
-				if i, f = scanKey(src, i); f != faultNone {
+				if i, f = s.key(i); f != faultNone {
 					return i, f
 				}
 				continue values
@@ -158,13 +165,14 @@ func closing(object bool) byte {
 	return ']'
 }
 
-func scanScalar(src []byte, i int) (int, fault) {
+func (s *scanner) scalar(i int) (int, fault) {
+	src := s.src
 	if i >= len(src) {
 		return i, faultValue
 	}
 	switch src[i] {
 	case '"':
-		return scanString(src, i)
+		return s.string(i)
 	case 't':
 		return scanLiteral(src, i, "true")
 	case 'f':
@@ -177,12 +185,13 @@ func scanScalar(src []byte, i int) (int, fault) {
 	return i, faultValue
 }
 
-// scanKey validates the key and colon at src[i] and returns the offset of the value.
-func scanKey(src []byte, i int) (int, fault) {
+// key validates the key and colon at src[i] and returns the offset of the value.
+func (s *scanner) key(i int) (int, fault) {
+	src := s.src
 	if i >= len(src) || src[i] != '"' {
 		return i, faultKey
 	}
-	i, f := scanString(src, i)
+	i, f := s.string(i)
 	if f != faultNone {
 		return i, f
 	}
@@ -254,38 +263,4 @@ func skipDigits(src []byte, i int) int {
 		i++
 	}
 	return i
-}
-
-// scanString follows RFC 8259, section 7, from the opening quote at src[i].
-func scanString(src []byte, i int) (int, fault) {
-	i++
-	for {
-		i = skipPlain(src, i)
-		if i >= len(src) {
-			return i, faultString
-		}
-		switch src[i] {
-		case '"':
-			return i + 1, faultNone
-		case '\\':
-			if i++; i >= len(src) {
-				return i, faultEscape
-			}
-			switch src[i] {
-			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-				i++
-			case 'u':
-				for k := 1; k <= 4; k++ {
-					if i+k >= len(src) || unhex(src[i+k]) < 0 {
-						return i + k, faultHex
-					}
-				}
-				i += 5
-			default:
-				return i, faultEscape
-			}
-		default:
-			return i, faultString
-		}
-	}
 }

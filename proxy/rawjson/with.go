@@ -68,6 +68,10 @@ func (o Object) moved(src []byte, splices []splice) Object {
 		members = append(members, memberAt(src, start, moved(m.ValueStart), moved(m.ValueEnd)))
 	}
 	moved(len(o.Src))
+	spelling := o.spelling
+	for i := range splices {
+		spelling.join(splices[i].name, splices[i].value)
+	}
 	for _, s := range splices[next:] {
 		start := s.from + shift
 		if s.comma {
@@ -78,7 +82,7 @@ func (o Object) moved(src []byte, splices []splice) Object {
 		members = append(members, memberAt(src, start, value, end))
 		shift = end - s.from
 	}
-	return Object{Src: src, Members: members}
+	return Object{Src: src, Members: members, spelling: spelling}
 }
 
 func memberAt(src []byte, start, valueStart, valueEnd int) Member {

@@ -1,0 +1,110 @@
+package dialect_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/muxproxy/muxproxy/proxy/dialect"
+)
+
+// A body is a kind of request that costs differently from others.
+type body struct {
+	name    string
+	message string // one of about a kilobyte, or of all of the size if long
+	long    bool
+}
+
+func bodies() []body {
+	user := func(unit string) string {
+		return `{"role":"user","content":"` + strings.Repeat(unit, max(1, (1<<10)/len(unit)-1)) + `"}`
+	}
+	return []body{
+		{name: "prose", message: user(`All work and no play makes a dull day.\n`)},
+		{name: "plain", message: user(`All work and no play makes a dull day, `)},
+		{name: "long", message: user(`All work and no play makes a dull day.\n`), long: true},
+		{name: "utf8", message: user(`Übung macht den Meister, 熟能生巧。\n`)},
+		{name: "ascii", message: user(`\u00dcbung macht den Meister, \u719f\u80fd\u751f\u5de7\u3002\n`)},
+		{name: "code", message: user(`\tif err != nil {\n\t\treturn fmt.Errorf(\"read %q: %w\", name, err)\n\t}\n`)},
+		{name: "tools", message: `{"role":"assistant","content":null,"tool_calls":[{"id":"call_8f2c1e","type":"function","function":` +
+			`{"name":"bash","arguments":"{\"command\":\"go test ./...\",\"timeout\":120}"}}]},` +
+			`{"role":"tool","tool_call_id":"call_8f2c1e","content":"ok  \tgithub.com/muxproxy/muxproxy/proxy\t0.5s\n"}`},
+	}
+}
+
+// request is a chat of about size bytes.
+func (b body) request(size int) []byte {
+	var text strings.Builder
+	text.WriteString(`{"model":"Qwen/Qwen3-8B","messages":[{"role":"system","content":"You are a coding agent."}`)
+	message := b.message
+	if b.long {
+		head, rest, _ := strings.Cut(message, `"content":"`)
+		unit := strings.TrimSuffix(rest, `"}`)
+		message = head + `"content":"` + strings.Repeat(unit, max(1, size/len(unit)-1)) + `"}`
+	}
+	for text.Len()+len(message) < size {
+		text.WriteString(`,` + message)
+	}
+	text.WriteString(`],"temperature":0.7,"stream":false}`)
+	return []byte(text.String())
+}
+
+// answer is one of about size bytes.
+func answer(size int) []byte {
+	return fmt.Appendf(nil, `{"id":"chatcmpl-8f2c1e6a9b3d4c5f","object":"chat.completion","created":1764512345,"model":"Qwen/Qwen3-8B",`+
+		`"choices":[{"index":0,"message":{"role":"assistant","content":"%s"},"logprobs":null,"finish_reason":"stop"}],`+
+		`"usage":{"prompt_tokens":512,"total_tokens":1024,"completion_tokens":512,"prompt_tokens_details":{"cached_tokens":128}}}`,
+		strings.Repeat(`All work and no play makes a dull day.\n`, size/40))
+}
+
+func forAllBodies(b *testing.B, run func(b *testing.B, request []byte)) {
+	b.Helper()
+	for _, body := range bodies() {
+		for _, size := range []struct {
+			name  string
+			bytes int
+		}{{"2KB", 2 << 10}, {"64KB", 64 << 10}, {"1MB", 1 << 20}} {
+			b.Run(body.name+"/"+size.name, func(b *testing.B) {
+				request := body.request(size.bytes)
+				b.SetBytes(int64(len(request)))
+				b.ReportAllocs()
+				run(b, request)
+			})
+		}
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	forAllBodies(b, func(b *testing.B, request []byte) {
+		b.Helper()
+		for b.Loop() {
+			if _, err := (dialect.Chat{}).Parse(request); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func BenchmarkConversation(b *testing.B) {
+	forAllBodies(b, func(b *testing.B, request []byte) {
+		b.Helper()
+		r, err := dialect.Chat{}.Parse(request)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for b.Loop() {
+			dialect.Chat{}.Conversation(r)
+		}
+	})
+}
+
+func BenchmarkResponse(b *testing.B) {
+	whole := answer(2 << 10)
+	b.SetBytes(int64(len(whole)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := (dialect.Chat{}).Response(whole, dialect.Conversation{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
