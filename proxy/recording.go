@@ -12,11 +12,12 @@ type recording struct {
 	length int64    // of all
 }
 
-// The sizes of pieces: small for streams that say little, and doubling.
+// The sizes of pieces. Of what a stream has room for, it has used two thirds at
+// least: many are open at a time, and most say little.
 const (
-	firstPiece = 4 << 10
+	firstPiece = 2 << 10
 	lastPiece  = 64 << 10
-	leastRoom  = 1 << 10 // worth reading into
+	leastRoom  = 512 // worth reading into
 )
 
 // room is where the next bytes go.
@@ -37,14 +38,14 @@ func (r *recording) add(n int) {
 func (r *recording) rest() []byte { return r.buf[r.parsed:] }
 
 // roll makes room: in a new piece, which begins with what is left of an event,
-// or if that fills a piece by itself, in one that is twice as large.
+// or if that fills most of the piece, by making it larger.
 func (r *recording) roll() {
 	rest := r.rest()
 	if len(rest) > cap(r.buf)/2 {
 		r.buf = slices.Grow(r.buf, max(len(r.buf), firstPiece))
 		return
 	}
-	next := make([]byte, len(rest), min(max(2*cap(r.buf), firstPiece), max(lastPiece, 4*len(rest))))
+	next := make([]byte, len(rest), max(firstPiece, min(int(r.length/2), lastPiece), 4*len(rest)))
 	copy(next, rest)
 	if r.parsed > 0 {
 		r.done = append(r.done, r.buf[:r.parsed])

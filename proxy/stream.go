@@ -61,6 +61,7 @@ func (c *call) relayStream() error {
 	h := c.writer.Header()
 	answerHeader(h, c.response.Header)
 	streamHeader(h)
+	c.response.Header = nil
 	c.begin(c.response.StatusCode)
 	r.written, r.reading = time.Now(), r.dispatched
 	err := c.write(nil)

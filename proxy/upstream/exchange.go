@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/muxproxy/muxproxy/nonblock"
 )
 
 var (
@@ -21,7 +24,7 @@ var (
 
 const (
 	// readSize is how much is read of a connection at once, unless the reader of
-	// a body has more room. A stream holds as much for as long as it lasts.
+	// a body has more room.
 	readSize = 4 << 10
 	// maxTogether is how long a body may be to leave in one piece with its header.
 	maxTogether = 64 << 10
@@ -46,6 +49,7 @@ type exchange struct {
 	mu       sync.Mutex // guards what follows
 	reader   *bufio.Reader
 	framing  framing
+	events   bool // it is a stream of events, which may be seldom
 	reusable bool
 	err      error // what reading gives from now on
 }
@@ -134,6 +138,7 @@ func (x *exchange) receive(toHead bool) error {
 		return fmt.Errorf("read answer: %w", noEOF(err))
 	}
 	x.reusable = x.reusable && !x.response.Close
+	x.events = strings.HasPrefix(x.response.Header.Get("Content-Type"), "text/event-stream")
 	x.response.Body = x
 	if x.framing.kind == bodyNone {
 		x.finish()
@@ -149,6 +154,9 @@ func (x *exchange) Read(p []byte) (int, error) {
 	if x.err != nil || len(p) == 0 {
 		return 0, x.err
 	}
+	if x.events && x.reader.Buffered() == 0 {
+		x.await()
+	}
 	n, err := x.framing.read(x.reader, p)
 	switch {
 	case err == nil:
@@ -159,6 +167,15 @@ func (x *exchange) Read(p []byte) (int, error) {
 		x.err = x.cause(err)
 	}
 	return n, x.err
+}
+
+// await waits for more without a buffer for it: most streams are silent most of the
+// time.
+func (x *exchange) await() {
+	x.pool.recycle(x.reader)
+	x.reader = nil
+	nonblock.Await(x.conn.Conn)
+	x.reader = x.pool.reader(x.conn)
 }
 
 // Close implements io.Closer. It ends a Read that waits.

@@ -88,10 +88,10 @@ func validTarget(b []byte) bool {
 	return true
 }
 
-// written lets the body go.
+// written lets the header and the body go.
 func (m *message) written() {
 	if m.request != nil {
-		m.body = nil
+		m.header, m.body = nil, nil
 		m.request.written()
 	}
 }

@@ -165,9 +165,9 @@ func statusText(code int) string {
 	return strconv.Itoa(code)
 }
 
-// written lets the body go.
+// written lets the header and the body go.
 func (r *Request) written() {
-	r.Body = nil
+	r.Header, r.Body = nil, nil
 	r.Caller.Written()
 }
 
