@@ -37,6 +37,7 @@ func addTexts(f *testing.F) {
 		`{}`, `{"a":1}`, ` { "mo\u0064el" : "x" , "b":[1,{"c":null}],"n":-12.50E+3 } `, `{"a":1,"a":"\ud800\udc00"}`,
 		`[]`, `"\ud800"`, `1e5`, `{"a":[[[[]]]]}`, "{\"\xff\":\"\xe5\x8c\"}", `{"a":tru}`, `{"a":"b`, `01`, "\"\t\"", ``,
 		`{"a":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`,
+		`{"a":"` + strings.Repeat(`All work\n\\\"and no play é`, 10) + `\u001b"}`, `{"a":"` + strings.Repeat("x", 97) + `\`,
 	} {
 		f.Add([]byte(text))
 	}

@@ -173,6 +173,38 @@ func TestStringsEndWhereTheyDoAtEveryAlignment(t *testing.T) {
 	}
 }
 
+// The same for blocks of 64 bytes: what is in them is found at every place, beside
+// other things, and what is not JSON is named as it is in short strings.
+func TestLongStringsAreJudgedLikeShortOnes(t *testing.T) {
+	parts := []string{
+		``, `\n`, `\"`, `\\`, `\\\"`, `\\\\\n`, `\/`, `\u001b`, `\u00e9`, `é`, "\x7f", "\xff", `]`, `#`, // are JSON
+		`\x`, `\u12g4`, "\x1f", "\n", `\\\u`, "\\\x80", "\\\n", // are not
+	}
+	for n := range 131 {
+		for i, first := range parts {
+			second := parts[(i*7+n)%len(parts)]
+			short := `{"k":"` + first + second + `"}`
+			long := `{"k":"` + strings.Repeat("x", n) + first + second + strings.Repeat("y", 200-n) + `"}`
+			got, err := rawjson.ParseObject([]byte(long), nil)
+			want, wanted := rawjson.ParseObject([]byte(short), nil)
+			if json.Valid([]byte(long)) != (err == nil) {
+				t.Fatalf("%q: %v", long, err)
+			}
+			if got.Canonical() != want.Canonical() {
+				t.Errorf("%q is canonical: %v", long, got.Canonical())
+			}
+			if err == nil {
+				continue
+			}
+			at, _ := errors.AsType[*rawjson.SyntaxError](err)
+			from, _ := errors.AsType[*rawjson.SyntaxError](wanted)
+			if from.Offset < int64(len(short)-2) && (at.Offset != from.Offset+int64(n) || at.Reason != from.Reason) {
+				t.Errorf("%q: %v, want it as %v", long, err, wanted)
+			}
+		}
+	}
+}
+
 func TestMembersAreFoundWithTheirOffsets(t *testing.T) {
 	const text = " {\n \"model\" : \"m\" ,\"messages\":[ {\"content\":\"}\\\"\"} ],\t\"n\":12345678901234567890 } \n"
 	o, err := rawjson.ParseObject([]byte(text), nil)

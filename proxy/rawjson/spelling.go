@@ -43,7 +43,7 @@ func AppendCanonical(dst, raw []byte) []byte { return appendContents(dst, raw, t
 
 // appendOwnEscape respells the escape whose backslash is before raw[i].
 func appendOwnEscape(dst, raw []byte, i int) ([]byte, int) {
-	if i < len(raw) && short(raw[i]) {
+	if i < len(raw) && ownShort[raw[i]] == 1 {
 		return append(dst, '\\', raw[i]), i + 1
 	}
 	start := len(dst)
@@ -56,14 +56,9 @@ func appendOwnEscape(dst, raw []byte, i int) ([]byte, int) {
 	return dst, i
 }
 
-// short reports whether a backslash and c are an escape that Quote writes.
-func short(c byte) bool {
-	switch c {
-	case '"', '\\', 'b', 'f', 'n', 'r', 't':
-		return true
-	}
-	return false
-}
+// ownShort is 1 for the characters that with a backslash before them are an escape
+// that Quote writes.
+var ownShort = [256]byte{'"': 1, '\\': 1, 'b': 1, 'f': 1, 'n': 1, 'r': 1, 't': 1} //nolint:gochecknoglobals // a table
 
 // long reports whether Quote writes the escape \u00XX, given from the u on.
 func long(escape []byte) bool {

@@ -6,12 +6,38 @@ import (
 )
 
 // string validates the string whose opening quote is at src[i], by RFC 8259,
-// section 7.
+// section 7. Most strings are short, and most bytes are in long ones.
 func (s *scanner) string(i int) (int, fault) {
 	src := s.src
 	i++
+	for range 4 {
+		if len(src)-i < 8 {
+			break
+		}
+		x := binary.LittleEndian.Uint64(src[i:])
+		s.seen |= x
+		m := specials(x)
+		if m == 0 {
+			i += 8
+			continue
+		}
+		if end := i + bits.TrailingZeros64(m)/8; src[end] == '"' {
+			return end + 1, faultNone
+		}
+		break
+	}
+	return s.blocks(i)
+}
+
+// rest validates what is left of a string from src[i] on, special by special.
+func (s *scanner) rest(i int) (int, fault) {
+	src := s.src
 	for {
-		i = s.plain(i)
+		from := i
+		i = skipPlain(src, i)
+		for _, c := range src[from:i] {
+			s.seen |= uint64(c)
+		}
 		if i >= len(src) {
 			return i, faultString
 		}
@@ -27,33 +53,6 @@ func (s *scanner) string(i int) (int, fault) {
 			return i, faultString
 		}
 	}
-}
-
-// plain is skipPlain, and sees whether there is anything but ASCII.
-func (s *scanner) plain(i int) int {
-	src := s.src
-	var seen uint64
-	for len(src)-i >= 16 {
-		b := src[i : i+16 : i+16]
-		x, y := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
-		seen |= x | y
-		m, n := specials(x), specials(y)
-		switch {
-		case m != 0:
-			s.seen |= seen
-			return i + bits.TrailingZeros64(m)/8
-		case n != 0:
-			s.seen |= seen
-			return i + 8 + bits.TrailingZeros64(n)/8
-		}
-		i += 16
-	}
-	for i < len(src) && src[i] >= 0x20 && src[i] != '"' && src[i] != '\\' {
-		seen |= uint64(src[i])
-		i++
-	}
-	s.seen |= seen
-	return i
 }
 
 // escape validates the escape whose backslash is before src[i].
