@@ -61,7 +61,7 @@ func (x *exchange) call() error {
 		return err
 	}
 	defer x.held.release()
-	if c.request, err = x.dialect.Parse(body); err != nil {
+	if c.request, err = x.dialect.Parse(body, session); err != nil {
 		return err
 	}
 	x.stream = c.request.Stream

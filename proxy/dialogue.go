@@ -87,7 +87,7 @@ func (c *call) converse(life context.Context, r retry, user *registry.Hook, turn
 // generate makes one model call. When it makes no turn the harness is answered with what
 // came instead, or there is an error.
 func (d *dialogue) generate(life context.Context, body []byte) (*registry.Turn, error) {
-	request, err := d.dialect.Parse(body)
+	request, err := d.dialect.Parse(body, d.session)
 	if err != nil {
 		return nil, err
 	}

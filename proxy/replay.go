@@ -25,7 +25,7 @@ func (c *call) answerAgain(claimed claim, turn *registry.Turn) error {
 		c.handedOver(claimed, c.deliver(turn.Status, c.dialect.Visible(turn.Response(), added)))
 		return nil
 	}
-	request, err := c.dialect.Parse(turn.Request())
+	request, err := c.dialect.Parse(turn.Request(), nil)
 	if err != nil {
 		return err
 	}

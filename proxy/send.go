@@ -115,6 +115,7 @@ func (c *call) dispatch(settings *registry.Settings) error {
 	c.admitted.Record(registry.Request{
 		Body: body, Shared: parts(c.request.Object), Model: model, Added: c.added.Bits(),
 		Prefixes: c.conversation.Prefixes, TextPrefixes: c.conversation.TextPrefixes(), Follows: c.follows,
+		List: c.conversation.List, Known: c.request.Known(),
 	})
 
 	c.resendable.Store(c.added != (dialect.Added{}))

@@ -9,7 +9,7 @@ import (
 // The body is the caller's again afterwards.
 func (c *Call) Record(request Request) {
 	s := c.session
-	added := s.store.add(request.Body, request.Shared)
+	added := s.store.addListed(request.Body, request.Shared, request.List, request.Known)
 	if request.TextPrefixes != nil {
 		request.Prefixes = request.TextPrefixes(s.textLengths())
 	}

@@ -2,10 +2,11 @@ package registry
 
 import "bytes"
 
-// record is the body of one request: the values of its big fields and what is between them. It does not change.
+// record is the body of one request: the values of its big fields and what is between them. Apart from list it does not change.
 type record struct {
 	rest   *part // the body without the fields
 	fields []field
+	list   List // without elements once a later record has them too; the store guards it
 }
 
 // field is the value of one big field of a body.

@@ -181,3 +181,30 @@ func FuzzRequestsAreGivenBackByteForByte(f *testing.F) {
 		}
 	})
 }
+
+func TestElementsOfAGrowingListAreKeptOnce(t *testing.T) {
+	r := newRegistry(t, registry.Options{})
+	s, _ := register(t, r, registry.Spec{})
+	const message = `{"role":"user","content":"0123456789012345678901234567890123456789"}`
+	text, list := "[", registry.List{Field: "messages", Seed: 1}
+	var least int64
+	for i := range 200 {
+		if i > 0 {
+			text += ","
+		}
+		text += message
+		known := s.Known("messages", []byte(text))
+		if len(known.Elements) != i && i > 3 {
+			t.Fatalf("of %d elements %d are known", i+1, len(known.Elements))
+		}
+		list.Elements = append(slices.Clone(list.Elements), registry.Element{End: len(text), Prefix: uint64(i + 1)})
+		call := admit(t, s)
+		call.Record(registry.Request{Body: []byte(text + "]"), Shared: []registry.Part{{Key: "messages", End: len(text) + 1}}, List: list, Known: known})
+		commit(t, call, registry.Response{Status: 200})
+		before := least
+		least = r.Stats().TraceBytes
+		if grown := least - before; i > 20 && grown > 2000 {
+			t.Fatalf("turn %d takes %d bytes", i, grown)
+		}
+	}
+}

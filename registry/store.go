@@ -53,6 +53,11 @@ type store struct {
 
 // add keeps a copy of body. The caller owns the record and gives it back with release.
 func (s *store) add(body []byte, spans []Part) *record {
+	return s.addListed(body, spans, List{}, Known{})
+}
+
+// addListed keeps a copy of a body with a list, of which it is known how it begins.
+func (s *store) addListed(body []byte, spans []Part, list List, known Known) *record {
 	w := s.memory.workspace()
 	defer s.memory.workspaces.Put(w)
 	w.split(body, spans)
@@ -60,9 +65,9 @@ func (s *store) add(body []byte, spans []Part) *record {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	base := s.nearest(w)
-	r := &record{fields: make([]field, len(w.contents))}
-	cost := int64(recordOverhead + fieldOverhead*len(r.fields))
+	base := s.base(w, known)
+	r := &record{fields: make([]field, len(w.contents)), list: list}
+	cost := int64(recordOverhead + fieldOverhead*len(r.fields) + elementSize*len(list.Elements))
 	for i, c := range w.contents {
 		p, added := w.derive(base.field(c.key), w.prefixes[i], c.bytes)
 		r.fields[i] = field{key: c.key, at: c.at, part: p}
@@ -72,11 +77,21 @@ func (s *store) add(body []byte, spans []Part) *record {
 	r.rest = p
 	s.charge(cost + added)
 
+	if base != nil && base.list.Seed == list.Seed && len(base.list.Elements) <= len(known.Elements) && known.record == base {
+		s.forgetList(base)
+	}
 	if len(s.recent) == baseCandidates {
+		s.forgetList(s.recent[0])
 		s.recent = slices.Delete(s.recent, 0, 1)
 	}
 	s.recent = append(s.recent, r)
 	return r
+}
+
+// forgetList lets the elements of a list go, which nobody will look for again.
+func (s *store) forgetList(r *record) {
+	s.charge(-int64(elementSize * len(r.list.Elements)))
+	r.list.Elements = nil
 }
 
 // keep takes a run of the turn's response out of it, to be kept as what it has beyond that of an earlier turn: the token ids of a prompt
@@ -127,6 +142,7 @@ func (s *store) letGo(r *record) (freed []*part) {
 		return nil
 	}
 	s.recent = slices.DeleteFunc(s.recent, func(kept *record) bool { return kept == r })
+	s.forgetList(r)
 	s.charge(-int64(recordOverhead + fieldOverhead*len(r.fields)))
 	freed = s.letPartGo(freed, r.rest)
 	for _, f := range r.fields {
@@ -178,6 +194,22 @@ func (s *store) charge(n int64) {
 		s.bytes += n
 		s.memory.bytes.Add(n)
 	}
+}
+
+// base returns the recent record that has most in common with w.contents, as nearest does, which need not compare what is known.
+func (s *store) base(w *workspace, known Known) *record {
+	if known.record == nil || known.common < known.record.field(known.field).length-1 || !slices.Contains(s.recent, known.record) {
+		return s.nearest(w)
+	}
+	w.prefixes = w.prefixes[:0]
+	for _, c := range w.contents {
+		prefix := min(known.common, len(c.bytes))
+		if c.key != known.field {
+			prefix = w.commonPrefix(known.record.field(c.key), c.bytes)
+		}
+		w.prefixes = append(w.prefixes, prefix)
+	}
+	return known.record
 }
 
 // nearest returns the recent record that has most in common with w.contents, nil if none has enough, and sets w.prefixes.

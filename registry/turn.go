@@ -120,6 +120,9 @@ type Request struct {
 	Shared []Part
 	// Prefixes are the hashes of the conversation after each message, to be found among the Continuation of earlier turns.
 	Prefixes []uint64
+	// List is where Prefixes come from, if they come from a list, and Known what Session.Known said of it.
+	List  List
+	Known Known
 	// TextPrefixes, if the conversation is one text, returns the hashes of its beginnings of the given lengths, which ascend, as far as
 	// it is that long.
 	TextPrefixes func(lengths []int) []uint64

@@ -78,7 +78,7 @@ func BenchmarkParse(b *testing.B) {
 	forAllBodies(b, func(b *testing.B, request []byte) {
 		b.Helper()
 		for b.Loop() {
-			if _, err := (dialect.Chat{}).Parse(request); err != nil {
+			if _, err := (dialect.Chat{}).Parse(request, nil); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -88,7 +88,7 @@ func BenchmarkParse(b *testing.B) {
 func BenchmarkConversation(b *testing.B) {
 	forAllBodies(b, func(b *testing.B, request []byte) {
 		b.Helper()
-		r, err := dialect.Chat{}.Parse(request)
+		r, err := dialect.Chat{}.Parse(request, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

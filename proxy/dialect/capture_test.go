@@ -39,7 +39,7 @@ func TestTokensAreAskedForAsTheEngineGivesThem(t *testing.T) {
 		{"asked by the harness", completions, both(dialect.VLLM), `{"prompt":"a","logprobs":0,"return_token_ids":true`, ``, dialect.Added{}},
 		{"echo", completions, both(dialect.VLLM), `{"prompt":"a","echo":true`, ``, dialect.Added{}},
 	} {
-		r, err := test.dialect.Parse([]byte(test.body + `}`))
+		r, err := test.dialect.Parse([]byte(test.body+`}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

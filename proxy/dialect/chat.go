@@ -26,8 +26,8 @@ func (Chat) ErrorEvent(e Error) []byte {
 }
 
 // Parse implements Dialect.
-func (Chat) Parse(body []byte) (*Request, error) {
-	r, err := parseMessages(body, "model", "messages", "stream", "stream_options", "n")
+func (Chat) Parse(body []byte, sent Sent) (*Request, error) {
+	r, err := parseMessages(body, sent, "model", "messages", "stream", "stream_options", "n")
 	if err != nil {
 		return nil, err
 	}
@@ -136,15 +136,10 @@ func chatUsage(options []byte, stream bool, wish UsageWish) ([]rawjson.Edit, Add
 
 // Conversation implements Dialect.
 func (Chat) Conversation(r *Request) Conversation {
-	messages, _ := r.Object.Get("messages")
-	var c Conversation
 	f := newFingerprint()
 	defer f.free()
 	f.of(r.Object)
-	for message := range rawjson.Elements(messages) {
-		c.Prefixes = append(c.Prefixes, c.Continued(chatMessage(f, message)))
-	}
-	return c
+	return Conversation{}.list(f, Chat{}, r, messagesField, func(message []byte) (uint64, bool) { return chatMessage(f, message), true })
 }
 
 // chatMessage fingerprints a message of a request or of a choice.

@@ -12,7 +12,7 @@ import (
 // parse reads a request that must be good.
 func parse(t *testing.T, body string) *dialect.Request {
 	t.Helper()
-	r, err := dialect.Chat{}.Parse([]byte(body))
+	r, err := dialect.Chat{}.Parse([]byte(body), nil)
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
@@ -70,7 +70,7 @@ func TestParseNamesTheFieldAtFault(t *testing.T) {
 		`{` + hi + `,"stream_options":{},"stream_options":1}`: "stream_options",
 		`{` + hi + `,"n":1,"n":2}`:                            "n",
 	} {
-		_, err := dialect.Chat{}.Parse([]byte(body))
+		_, err := dialect.Chat{}.Parse([]byte(body), nil)
 		invalid, ok := errors.AsType[*dialect.RequestError](err)
 		if !ok || invalid.Param != param || invalid.Message == "" {
 			t.Errorf("%.60s: got %#v, want the field %q", body, err, param)

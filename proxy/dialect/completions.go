@@ -19,8 +19,8 @@ func (Completions) ErrorBody(e Error) []byte { return openAIBody(e) }
 func (Completions) ErrorEvent(e Error) []byte { return Chat{}.ErrorEvent(e) }
 
 // Parse implements Dialect.
-func (Completions) Parse(body []byte) (*Request, error) {
-	r, err := parseRequest(body, "model", "prompt", "stream", "stream_options", "n", "echo")
+func (Completions) Parse(body []byte, _ Sent) (*Request, error) {
+	r, err := parseRequest(body, nil, "", "model", "prompt", "stream", "stream_options", "n", "echo")
 	if err != nil {
 		return nil, err
 	}

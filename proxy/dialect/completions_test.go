@@ -14,7 +14,7 @@ import (
 
 func parseCompletions(t *testing.T, body string) *dialect.Request {
 	t.Helper()
-	r, err := dialect.Completions{}.Parse([]byte(body))
+	r, err := dialect.Completions{}.Parse([]byte(body), nil)
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
@@ -40,7 +40,7 @@ func TestCompletionsTakeEveryFormOfPrompt(t *testing.T) {
 		`{"prompt":"a","echo":1,"echo":2}`: "echo",
 		`{"prompt":"a"`:                    "",
 	} {
-		_, err := dialect.Completions{}.Parse([]byte(body))
+		_, err := dialect.Completions{}.Parse([]byte(body), nil)
 		if e, ok := errors.AsType[*dialect.RequestError](err); !ok || e.Param != param {
 			t.Errorf("%s: got %v, want a RequestError about %q", body, err, param)
 		}

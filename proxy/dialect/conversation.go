@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/muxproxy/muxproxy/proxy/rawjson"
+	"github.com/muxproxy/muxproxy/registry"
 )
 
 // A Conversation is the messages of a request as chained fingerprints.
@@ -17,7 +20,49 @@ type Conversation struct {
 	// and including it.
 	Prefixes []uint64
 
+	// List is the same of a conversation that is a list in the request, with where the
+	// messages end, for the next request to be compared with.
+	List registry.List
+
 	text *text // instead of messages; nil if there is none
+}
+
+// list goes on with the list in a field of a request, in which it is the conversation
+// or its end. A known message has the fingerprint that it had. On one that message
+// says does not count nothing depends.
+func (c Conversation) list(f *fingerprint, d Dialect, r *Request, field string, message func(raw []byte) (sum uint64, counts bool)) Conversation {
+	raw, ok := r.Object.Get(field)
+	if !ok || rawjson.Kind(raw) != '[' {
+		return c
+	}
+	// Formats differ in what a fingerprint covers, and a list may go on with something.
+	c.List = registry.List{Field: field, Seed: link(xxh3.HashString(d.Name()), c.last())}
+	switch {
+	case r.known.Seed == c.List.Seed:
+		c.List.Elements = r.known.Elements
+		for _, e := range r.known.Elements {
+			if e.Prefix != c.last() {
+				c.Prefixes = append(c.Prefixes, e.Prefix)
+			}
+		}
+	case len(r.known.Elements) > 0:
+		f.canonical = false // nobody has looked at those
+	}
+	for end, element := range rawjson.ElementsBehind(raw, endOf(c.List.Elements)) {
+		if sum, counts := message(element); counts {
+			c.Prefixes = append(c.Prefixes, c.Continued(sum))
+		}
+		c.List.Elements = append(c.List.Elements, registry.Element{End: end, Prefix: c.last()})
+	}
+	return c
+}
+
+// last is the link of the whole conversation, 0 of one without messages.
+func (c Conversation) last() uint64 {
+	if n := len(c.Prefixes); n > 0 {
+		return c.Prefixes[n-1]
+	}
+	return 0
 }
 
 // TextPrefixes returns, if the conversation is one text, what hashes its
@@ -39,11 +84,7 @@ func (c Conversation) Forget() {
 
 // Continued is the link of the conversation followed by one more message.
 func (c Conversation) Continued(message uint64) uint64 {
-	var last uint64
-	if n := len(c.Prefixes); n > 0 {
-		last = c.Prefixes[n-1]
-	}
-	return link(last, message)
+	return link(c.last(), message)
 }
 
 func link(previous, message uint64) uint64 {

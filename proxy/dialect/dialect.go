@@ -19,8 +19,9 @@ type Dialect interface {
 	// Name is the format's name as traces and metrics show it.
 	Name() string
 
-	// Parse reads a request body. The error is a *RequestError.
-	Parse(body []byte) (*Request, error)
+	// Parse reads a request body of a session, of which it says what was sent
+	// before; nil is nothing. The error is a *RequestError.
+	Parse(body []byte, sent Sent) (*Request, error)
 
 	// Override edits the request in place of its bytes as o asks and says
 	// what it added for muxproxy's own use, so that the answer can be freed
@@ -55,6 +56,11 @@ type Dialect interface {
 	Inspect(response []byte) Details
 }
 
+// Sent knows what a session has sent before, as a [*registry.Session] does.
+type Sent interface {
+	Known(field string, text []byte) registry.Known
+}
+
 // A Request is a parsed request body.
 type Request struct {
 	Object rawjson.Object // the body and the index of its top level
@@ -65,6 +71,8 @@ type Request struct {
 	References []Reference
 
 	choices int // how many choices it asked for
+
+	known registry.Known // of the list that is the conversation
 
 	memory []byte // see Own
 	at     int
@@ -82,6 +90,9 @@ func (r *Request) Choices() int { return r.choices }
 
 // Body is the request as it stands, overrides included.
 func (r *Request) Body() []byte { return r.Object.Src }
+
+// Known is how the request's conversation begins like that of an earlier one.
+func (r *Request) Known() registry.Known { return r.known }
 
 // Own lets Override use the memory in which the body begins at the given place.
 // After an override that adds nothing for muxproxy's own use the request as it was

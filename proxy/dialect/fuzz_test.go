@@ -31,7 +31,7 @@ func FuzzChatStream(f *testing.F) {
 	f.Add([]byte("data: {\"choices\":[{\"index\":-9,\"delta\":{\"tool_calls\":[[],{\"index\":1e9}],\"function_call\":{\"name\":1}}}]}\n\n"), true)
 	f.Fuzz(func(t *testing.T, raw []byte, added bool) {
 		original := bytes.Clone(raw)
-		r, err := dialect.Chat{}.Parse([]byte(`{` + hi + `,"stream":true}`))
+		r, err := dialect.Chat{}.Parse([]byte(`{`+hi+`,"stream":true}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func FuzzCapturedStream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte, bits uint8) {
 		original := bytes.Clone(raw)
 		added := dialect.AddedOf(uint32(bits))
-		r, err := dialect.Completions{}.Parse([]byte(`{"prompt":[1,2],"stream":true}`))
+		r, err := dialect.Completions{}.Parse([]byte(`{"prompt":[1,2],"stream":true}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func FuzzTextContinues(f *testing.F) {
 	f.Fuzz(func(t *testing.T, prompt, completion, rest string, echo bool) {
 		quoted := func(s string) string { return string(rawjson.Quote(nil, s)) }
 		conversation := func(prompt string) dialect.Conversation {
-			r, err := dialect.Completions{}.Parse(fmt.Appendf(nil, `{"prompt":%s,"echo":%v}`, quoted(prompt), echo))
+			r, err := dialect.Completions{}.Parse(fmt.Appendf(nil, `{"prompt":%s,"echo":%v}`, quoted(prompt), echo), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -213,7 +213,7 @@ func FuzzResponsesRequest(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := dialect.Responses{}.Parse(body)
+		r, err := dialect.Responses{}.Parse(body, nil)
 		if err != nil {
 			return
 		}
@@ -252,7 +252,7 @@ func FuzzConversation(f *testing.F) {
 	f.Add([]byte(`{"messages":[1,null,"x",[],{"role":1,"content":{"text":2},"tool_calls":{"id":[]}}]}`))
 	f.Add([]byte(`{"messages":[{"tool_calls":[{"id":null,"function":"f"},7],"function_call":[]}],"max_tokens":1,"max_completion_tokens":2}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := dialect.Chat{}.Parse(body)
+		r, err := dialect.Chat{}.Parse(body, nil)
 		if err != nil {
 			return
 		}
@@ -270,7 +270,7 @@ func FuzzConversation(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := dialect.Chat{}.Parse(r.Body())
+		again, err := dialect.Chat{}.Parse(r.Body(), nil)
 		if err != nil || again.Model != "other" {
 			t.Fatalf("%q became %q: %v", body, r.Body(), err)
 		}

@@ -56,8 +56,8 @@ func anthropicType(status int) string {
 }
 
 // Parse implements Dialect.
-func (Messages) Parse(body []byte) (*Request, error) {
-	return parseMessages(body, "model", "messages", "stream")
+func (Messages) Parse(body []byte, sent Sent) (*Request, error) {
+	return parseMessages(body, sent, "model", "messages", "stream")
 }
 
 // Override implements Dialect. Streams of this format always report their
@@ -74,15 +74,12 @@ func (Messages) Override(r *Request, o Overrides) (Added, error) {
 // Conversation implements Dialect. The system text is no message here and is
 // left out: some harnesses write a changing header into it.
 func (Messages) Conversation(r *Request) Conversation {
-	messages, _ := r.Object.Get("messages")
-	var c Conversation
 	f := newFingerprint()
 	defer f.free()
 	f.of(r.Object)
-	for message := range rawjson.Elements(messages) {
-		c.Prefixes = append(c.Prefixes, c.Continued(f.messagesMessage(rawjson.Lookup(message, "role"), rawjson.Lookup(message, "content"))))
-	}
-	return c
+	return Conversation{}.list(f, Messages{}, r, messagesField, func(message []byte) (uint64, bool) {
+		return f.messagesMessage(rawjson.Lookup(message, "role"), rawjson.Lookup(message, "content")), true
+	})
 }
 
 func (f *fingerprint) messagesMessage(role, content []byte) uint64 {

@@ -247,7 +247,7 @@ func FuzzMessagesRequest(f *testing.F) {
 		if _, err := d.Response(body, dialect.Conversation{}); err == nil {
 			d.Inspect(body)
 		}
-		r, err := d.Parse(body)
+		r, err := d.Parse(body, nil)
 		if err != nil {
 			return
 		}

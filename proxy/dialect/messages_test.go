@@ -14,7 +14,7 @@ import (
 
 func parseMessages(t *testing.T, body string) *dialect.Request {
 	t.Helper()
-	r, err := dialect.Messages{}.Parse([]byte(body))
+	r, err := dialect.Messages{}.Parse([]byte(body), nil)
 	if err != nil {
 		t.Fatalf("parse %s: %v", body, err)
 	}
@@ -51,7 +51,7 @@ func TestMessagesRefusesWhatItCannotRead(t *testing.T) {
 		`{"stream":true,"str\u0065am":false,` + messages + `}`: "stream",
 		`{` + messages + `,` + messages + `}`:                  "messages",
 	} {
-		_, err := dialect.Messages{}.Parse([]byte(body))
+		_, err := dialect.Messages{}.Parse([]byte(body), nil)
 		if e, ok := errors.AsType[*dialect.RequestError](err); !ok || e.Param != param || e.Message == "" {
 			t.Errorf("%s: got %v, want a RequestError about %q", body, err, param)
 		}

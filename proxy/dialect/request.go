@@ -4,16 +4,17 @@ import (
 	"fmt"
 
 	"github.com/muxproxy/muxproxy/proxy/rawjson"
+	"github.com/muxproxy/muxproxy/registry"
 )
 
 // parseMessages reads a request that is a conversation in `messages`. read are
 // the fields that muxproxy reads.
-func parseMessages(body []byte, read ...string) (*Request, error) {
-	r, err := parseRequest(body, read...)
+func parseMessages(body []byte, sent Sent, read ...string) (*Request, error) {
+	r, err := parseRequest(body, sent, messagesField, read...)
 	if err != nil {
 		return nil, err
 	}
-	messages, ok := r.Object.Get("messages")
+	messages, ok := r.Object.Get(messagesField)
 	if !ok || rawjson.Kind(messages) != '[' {
 		return nil, &RequestError{Param: "messages", Message: "messages must be an array of messages"}
 	}
@@ -23,17 +24,28 @@ func parseMessages(body []byte, read ...string) (*Request, error) {
 	return r, nil
 }
 
-// parseRequest reads what requests of all formats have. read are the fields
-// that muxproxy reads, which therefore may not be ambiguous.
-func parseRequest(body []byte, read ...string) (*Request, error) {
-	object, err := parseObject(body)
+// messagesField is where most formats have the conversation.
+const messagesField = "messages"
+
+// parseRequest reads what requests of all formats have. list is the field that may
+// be known to the session; read are those that muxproxy reads, which therefore may not
+// be ambiguous.
+func parseRequest(body []byte, sent Sent, list string, read ...string) (*Request, error) {
+	r := &Request{choices: 1}
+	object, err := rawjson.ParseObjectKnowing(body, nil, func(key, rest []byte) int {
+		if sent == nil || string(key) != list {
+			return 0
+		}
+		r.known = sent.Known(list, rest)
+		return endOf(r.known.Elements)
+	})
 	if err != nil {
-		return nil, err
+		return nil, &RequestError{Message: fmt.Sprintf("the body must be a JSON object: %v", err)}
 	}
 	if err := unambiguous(object, read...); err != nil {
 		return nil, err
 	}
-	r := &Request{Object: object, choices: 1}
+	r.Object = object
 	if r.Model, err = optionalString(object, "model"); err != nil {
 		return nil, err
 	}
@@ -43,12 +55,12 @@ func parseRequest(body []byte, read ...string) (*Request, error) {
 	return r, nil
 }
 
-func parseObject(body []byte) (rawjson.Object, error) {
-	object, err := rawjson.ParseObject(body, nil)
-	if err != nil {
-		return object, &RequestError{Message: fmt.Sprintf("the body must be a JSON object: %v", err)}
+// endOf is where the last element ends, 0 if there is none.
+func endOf(elements []registry.Element) int {
+	if len(elements) == 0 {
+		return 0
 	}
-	return object, nil
+	return elements[len(elements)-1].End
 }
 
 // unambiguous refuses a key that stands twice: parsers disagree on which of

@@ -57,11 +57,11 @@ func FuzzRespelledRequestsAreTheSameConversation(f *testing.F) {
 	f.Add([]byte(`{"input":[{"type":"function_call","call_id":"c","name":"n","arguments":"{\"a\":\"\\n\"}"},{"type":"function_call_output","call_id":"c","output":"o\n"},{"id":"x\t"},{"type":"other","a":"é"}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, d := range []dialect.Dialect{dialect.Chat{}, dialect.Messages{}, dialect.Responses{}} {
-			r, err := d.Parse(body)
+			r, err := d.Parse(body, nil)
 			if err != nil {
 				continue
 			}
-			again, err := d.Parse(escaped(body))
+			again, err := d.Parse(escaped(body), nil)
 			if err != nil {
 				t.Fatalf("%s: %q respelled: %v", d.Name(), body, err)
 			}

@@ -34,13 +34,16 @@ func (Responses) ErrorEvent(e Error) []byte {
 	return append(b, "\n\n"...)
 }
 
+// inputField is where this format has the conversation.
+const inputField = "input"
+
 // Parse implements Dialect.
-func (Responses) Parse(body []byte) (*Request, error) {
-	r, err := parseRequest(body, "model", "input", "stream", "previous_response_id", "conversation", "background")
+func (Responses) Parse(body []byte, sent Sent) (*Request, error) {
+	r, err := parseRequest(body, sent, inputField, "model", inputField, "stream", "previous_response_id", "conversation", "background")
 	if err != nil {
 		return nil, err
 	}
-	input, _ := r.Object.Get("input")
+	input, _ := r.Object.Get(inputField)
 	switch rawjson.Kind(input) {
 	case '"', '[':
 	case 0, 'n': // the prompt may be one that the provider keeps
@@ -165,19 +168,17 @@ func (Responses) Conversation(r *Request) Conversation {
 		f.quoted(previous)
 		c.Prefixes = append(c.Prefixes, c.Continued(f.sum()))
 	}
-	input, _ := r.Object.Get("input")
+	input, _ := r.Object.Get(inputField)
 	if rawjson.Kind(input) == '"' {
 		f.reset()
 		f.bytes([]byte("user"))
 		f.content(input)
 		c.Prefixes = append(c.Prefixes, c.Continued(f.sum()))
 	}
-	for item := range rawjson.Elements(input) {
-		if f.responsesItem(item) {
-			c.Prefixes = append(c.Prefixes, c.Continued(f.sum()))
-		}
-	}
-	return c
+	return c.list(f, Responses{}, r, inputField, func(item []byte) (uint64, bool) {
+		counts := f.responsesItem(item)
+		return f.sum(), counts
+	})
 }
 
 // responsesItem fingerprints an item of a request or of a response. False is an

@@ -15,7 +15,7 @@ import (
 
 func parseResponses(t *testing.T, body string) *dialect.Request {
 	t.Helper()
-	r, err := dialect.Responses{}.Parse([]byte(body))
+	r, err := dialect.Responses{}.Parse([]byte(body), nil)
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
@@ -37,7 +37,7 @@ func TestResponsesRefusesWhatIsNotBoundToTheSession(t *testing.T) {
 		{`{"input":"a","previous_response_id":"a","previous_response_\u0069d":"b"}`, "previous_response_id"},
 		{`{"input":"a","stream":"yes"}`, "stream"},
 	} {
-		_, err := dialect.Responses{}.Parse([]byte(test.body))
+		_, err := dialect.Responses{}.Parse([]byte(test.body), nil)
 		if e, ok := errors.AsType[*dialect.RequestError](err); !ok || e.Param != test.param || e.Message == "" {
 			t.Errorf("%s: got %v, want a RequestError about %q", test.body, err, test.param)
 		}

@@ -26,6 +26,14 @@ type Object struct {
 // The error is a [*SyntaxError], or [ErrNotObject] for other JSON.
 // Duplicate keys are valid JSON (RFC 8259, section 4): see [Object.Count].
 func ParseObject(src []byte, reuse []Member) (Object, error) {
+	return ParseObjectKnowing(src, reuse, nil)
+}
+
+// ParseObjectKnowing is ParseObject for callers who know values from before. For each
+// member whose value is an array known is given the rest of the text from that on, and
+// returns how far it need not be validated again: up to the end of an element of what
+// is an array for certain, or 0. [Object.Canonical] is then about what was validated.
+func ParseObjectKnowing(src []byte, reuse []Member, known func(key, rest []byte) int) (Object, error) {
 	start := skipSpace(src, 0)
 	if start < len(src) && src[start] != '{' {
 		if err := Valid(src); err != nil {
@@ -33,7 +41,7 @@ func ParseObject(src []byte, reuse []Member) (Object, error) {
 		}
 		return Object{}, ErrNotObject
 	}
-	s := scanner{src: src}
+	s := scanner{src: src, begun: known}
 	members, i, f := s.members(start, reuse[:0])
 	if f == faultNone {
 		i, f = scanEnd(src, i)
@@ -94,11 +102,17 @@ func (s *scanner) member(i int) (Member, fault) {
 	if f != faultNone {
 		return Member{ValueEnd: start}, f
 	}
-	end, f := s.value(start, 1)
-	if f != faultNone {
-		return Member{ValueEnd: end}, f
+	m := Member{Key: unescape(src[i:keyEnd]), Start: i, ValueStart: start}
+	known := 0
+	if s.begun != nil && start < len(src) && src[start] == '[' {
+		known = s.begun(m.Key, src[start:])
 	}
-	return Member{Key: unescape(src[i:keyEnd]), Start: i, ValueStart: start, ValueEnd: end}, faultNone
+	if known > 0 {
+		m.ValueEnd, f = s.behind(start+known, 1)
+	} else {
+		m.ValueEnd, f = s.value(start, 1)
+	}
+	return m, f
 }
 
 // unescape returns the contents of a quoted string, in place if it has no escapes.

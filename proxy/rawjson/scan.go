@@ -90,7 +90,8 @@ func (n *nesting) object(depth int) bool {
 
 // A scanner validates a text and sees how its strings are spelled.
 type scanner struct {
-	src []byte
+	src   []byte
+	begun func(key, rest []byte) int // see ParseObjectKnowing; may be nil
 	spelling
 }
 
@@ -104,14 +105,23 @@ func (s *scanner) value(i, depth int) (int, fault) {
 }
 
 // nested validates the object or array whose bracket is at src[i].
-func (s *scanner) nested(i, depth int) (int, fault) {
+func (s *scanner) nested(i, depth int) (int, fault) { return s.open(i, depth, false) }
+
+// behind validates the array inside depth others of which src[i] is behind an element.
+func (s *scanner) behind(i, depth int) (int, fault) { return s.open(i, depth, true) }
+
+func (s *scanner) open(i, depth int, inside bool) (int, fault) {
 	src := s.src
 	var open nesting
 	base := depth
+	if inside {
+		depth++ // in an array, as open says
+	}
 values:
-	for { // i is at the start of a value
+	for ; ; inside = false { // i is at the start of a value, or behind one
 		var f fault
-		if i < len(src) && (src[i] == '{' || src[i] == '[') {
+		if inside {
+		} else if i < len(src) && (src[i] == '{' || src[i] == '[') {
 			if depth == MaxDepth {
 				return i, faultDepth
 			}

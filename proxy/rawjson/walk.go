@@ -37,6 +37,29 @@ func Elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
+// ElementsBehind iterates over the elements of an array behind the one that ends at
+// from, or over all if from is 0, each with where it ends in the array.
+func ElementsBehind(array []byte, from int) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		i := skipSpace(array, 0)
+		switch {
+		case i >= len(array) || array[i] != '[':
+			return
+		case from > 0:
+			i = skipSeparator(array, from, ',')
+		default:
+			i = skipSpace(array, i+1)
+		}
+		for i < len(array) && array[i] != ']' {
+			end := skipValue(array, i)
+			if end == i || !yield(end, array[i:end:end]) {
+				return
+			}
+			i = skipSeparator(array, end, ',')
+		}
+	}
+}
+
 // Map returns an array with edit's result in the place of each element and
 // every other byte as it was; what is no array is returned as it is.
 func Map(array []byte, edit func(element []byte) []byte) []byte {
