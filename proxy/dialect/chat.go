@@ -139,43 +139,64 @@ func (Chat) Conversation(r *Request) Conversation {
 	f := newFingerprint()
 	defer f.free()
 	f.of(r.Object)
-	return Conversation{}.list(f, Chat{}, r, messagesField, func(message []byte) (uint64, bool) { return chatMessage(f, message), true })
+	return f.list(Chat{}, r, messagesField, func(at *rawjson.Cursor) (uint64, bool) { return f.chatMessage(at), true })
 }
 
-// chatMessage fingerprints a message of a request or of a choice.
-func chatMessage(f *fingerprint, message []byte) uint64 {
-	var role, content, callID, toolCalls, functionCall []byte
-	for key, value := range rawjson.Fields(message) {
+// chatMessage fingerprints the message of a request or of a choice at a cursor.
+func (f *fingerprint) chatMessage(at *rawjson.Cursor) uint64 {
+	var role, callID, functionCall []byte
+	content := noText
+	f.reset()
+	for key := range at.Fields {
 		switch string(key) {
 		case "role":
-			role = value
+			role = at.Value()
 		case "content":
-			content = value
+			content = f.contentHash(at)
 		case "tool_call_id":
-			callID = value
+			callID = at.Value()
 		case "tool_calls":
-			toolCalls = value
+			f.calls = 0
+			for range at.Elements {
+				f.chatToolCall(at)
+			}
 		case "function_call":
-			functionCall = value
+			functionCall = at.Value()
 		}
 	}
 	if role == nil {
 		role = []byte(`"assistant"`)
 	}
-	f.reset()
 	f.quoted(role)
-	f.content(content)
+	f.number(content)
 	if callID != nil {
 		f.quoted(callID)
-	}
-	for call := range rawjson.Elements(toolCalls) {
-		function := rawjson.Lookup(call, "function")
-		f.quotedCall(rawjson.Lookup(call, "id"), rawjson.Lookup(function, "name"), rawjson.Lookup(function, "arguments"))
 	}
 	if rawjson.Kind(functionCall) == '{' {
 		f.quotedCall(nil, rawjson.Lookup(functionCall, "name"), rawjson.Lookup(functionCall, "arguments"))
 	}
 	return f.sum()
+}
+
+// chatToolCall adds the tool call at a cursor.
+func (f *fingerprint) chatToolCall(at *rawjson.Cursor) {
+	var id, name, arguments []byte
+	for key := range at.Fields {
+		switch string(key) {
+		case "id":
+			id = at.Value()
+		case "function":
+			for key := range at.Fields {
+				switch string(key) {
+				case "name":
+					name = at.Value()
+				case "arguments":
+					arguments = at.Value()
+				}
+			}
+		}
+	}
+	f.quotedCall(id, name, arguments)
 }
 
 // chatUsageOf reads the usage object of the OpenAI API. Cached tokens are part

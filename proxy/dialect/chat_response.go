@@ -19,7 +19,7 @@ func (Chat) Response(body []byte, c Conversation) (Result, error) {
 	}
 	return choicesOf(object, func(raw []byte, choice *registry.Choice) {
 		message := rawjson.Lookup(raw, "message")
-		choice.Continuation = c.Continued(chatMessage(f, message))
+		choice.Continuation = c.Continued(f.chatMessage(rawjson.Walk(message)))
 		choice.Text = func() string {
 			text, _ := rawjson.String(rawjson.Lookup(message, "content"))
 			return text

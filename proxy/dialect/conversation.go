@@ -5,7 +5,6 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/muxproxy/muxproxy/proxy/rawjson"
 	"github.com/muxproxy/muxproxy/registry"
 )
 
@@ -25,36 +24,6 @@ type Conversation struct {
 	List registry.List
 
 	text *text // instead of messages; nil if there is none
-}
-
-// list goes on with the list in a field of a request, in which it is the conversation
-// or its end. A known message has the fingerprint that it had. On one that message
-// says does not count nothing depends.
-func (c Conversation) list(f *fingerprint, d Dialect, r *Request, field string, message func(raw []byte) (sum uint64, counts bool)) Conversation {
-	raw, ok := r.Object.Get(field)
-	if !ok || rawjson.Kind(raw) != '[' {
-		return c
-	}
-	// Formats differ in what a fingerprint covers, and a list may go on with something.
-	c.List = registry.List{Field: field, Seed: link(xxh3.HashString(d.Name()), c.last())}
-	switch {
-	case r.known.Seed == c.List.Seed:
-		c.List.Elements = r.known.Elements
-		for _, e := range r.known.Elements {
-			if e.Prefix != c.last() {
-				c.Prefixes = append(c.Prefixes, e.Prefix)
-			}
-		}
-	case len(r.known.Elements) > 0:
-		f.canonical = false // nobody has looked at those
-	}
-	for end, element := range rawjson.ElementsBehind(raw, endOf(c.List.Elements)) {
-		if sum, counts := message(element); counts {
-			c.Prefixes = append(c.Prefixes, c.Continued(sum))
-		}
-		c.List.Elements = append(c.List.Elements, registry.Element{End: end, Prefix: c.last()})
-	}
-	return c
 }
 
 // last is the link of the whole conversation, 0 of one without messages.

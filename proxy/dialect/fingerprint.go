@@ -8,20 +8,28 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/muxproxy/muxproxy/proxy/rawjson"
+	"github.com/muxproxy/muxproxy/registry"
 )
 
-// A fingerprint hashes one message, part by part: each by itself, and the sums in
+// A fingerprint hashes messages, part by part: each by itself, and the sums in
 // their order, so that moving bytes from one part to the next changes the whole.
 //
 // Texts are hashed in the canonical spelling of JSON strings, see
 // [rawjson.AppendCanonical], in which they usually are already.
 type fingerprint struct {
-	hash      uint64
+	hash  uint64 // of the parts of a message so far
+	calls uint64 // of its tool calls, which come last; 0 is none
+
 	canonical bool // what raw strings are given is in that spelling
 	scratch   []byte
 	joined    []byte
+	links     []uint64           // of the conversation so far
+	elements  []registry.Element // of the list that it is
 	members   [16]rawjson.Member // as many as answers usually have
 }
+
+// noText is the hash of an empty text.
+var noText = xxh3.Hash(nil) //nolint:gochecknoglobals // a constant
 
 // fingerprints keeps scratch memory between calls.
 var fingerprints = sync.Pool{New: func() any { return new(fingerprint) }} //nolint:gochecknoglobals // a cache
@@ -32,6 +40,7 @@ const maxScratch = 64 << 10
 func newFingerprint() *fingerprint {
 	f := fingerprints.Get().(*fingerprint)
 	f.reset()
+	f.links = f.links[:0]
 	return f
 }
 
@@ -44,6 +53,9 @@ func (f *fingerprint) free() {
 	}
 	if cap(f.joined) > maxScratch {
 		f.joined = nil
+	}
+	if cap(f.elements) > maxScratch/16 {
+		f.links, f.elements = nil, nil
 	}
 	fingerprints.Put(f)
 }
@@ -58,16 +70,24 @@ func (f *fingerprint) parse(answer []byte) (rawjson.Object, error) {
 // of tells f what the raw strings that it will get are taken from.
 func (f *fingerprint) of(object rawjson.Object) { f.canonical = object.Canonical() }
 
-func (f *fingerprint) reset() { f.hash = 0 }
+func (f *fingerprint) reset() { f.hash, f.calls = 0, 0 }
 
-func (f *fingerprint) sum() uint64 { return f.hash }
+func (f *fingerprint) sum() uint64 {
+	if f.calls == 0 {
+		return f.hash
+	}
+	return link(f.hash, f.calls)
+}
 
 func (f *fingerprint) number(n uint64) { f.hash = link(f.hash, n) }
 
 // bytes adds a text.
-func (f *fingerprint) bytes(b []byte) {
+func (f *fingerprint) bytes(b []byte) { f.number(f.text(b)) }
+
+// text hashes a text.
+func (f *fingerprint) text(b []byte) uint64 {
 	f.scratch = rawjson.AppendQuoted(f.scratch[:0], b)
-	f.number(xxh3.Hash(f.scratch))
+	return xxh3.Hash(f.scratch)
 }
 
 // quoted adds the text that a JSON string stands for, an empty one for other values.
@@ -95,35 +115,41 @@ func (f *fingerprint) unquoted(raw []byte) []byte {
 
 // toolCall adds one tool call. The arguments are JSON text.
 func (f *fingerprint) toolCall(id, name, arguments []byte) {
-	f.bytes([]byte("tool_call"))
-	f.bytes(id)
-	f.bytes(name)
-	f.number(valueHash(arguments))
+	f.calls = link(f.calls, callSum(f.text(id), f.text(name), valueHash(arguments)))
 }
 
 // quotedCall is toolCall of JSON strings.
 func (f *fingerprint) quotedCall(id, name, arguments []byte) {
-	f.bytes([]byte("tool_call"))
-	f.quoted(id)
-	f.quoted(name)
-	f.number(valueHash(f.unquoted(arguments)))
+	f.calls = link(f.calls, callSum(
+		xxh3.Hash(f.spelled(id)), xxh3.Hash(f.spelled(name)), valueHash(f.unquoted(arguments)),
+	))
 }
 
-// content adds a message's content: text as a string or in parts is the same
-// text, null is none, and other parts count as JSON values.
-func (f *fingerprint) content(raw []byte) {
-	if rawjson.Kind(raw) != '[' {
-		f.quoted(raw)
-		return
+func callSum(id, name, arguments uint64) uint64 { return link(link(id, name), arguments) }
+
+// content adds a message's content, see contentHash.
+func (f *fingerprint) content(raw []byte) { f.number(f.contentHash(rawjson.Walk(raw))) }
+
+// contentHash hashes the content at a cursor: text as a string or in parts is the
+// same text, null is none, and other parts count as JSON values.
+func (f *fingerprint) contentHash(at *rawjson.Cursor) uint64 {
+	if at.Kind() != '[' {
+		return xxh3.Hash(f.spelled(at.Value()))
 	}
 	var text []byte
-	parts := 0 // that text is of
-	for part := range rawjson.Elements(raw) {
-		t := rawjson.Lookup(part, "text")
+	var before uint64 // what is before it, 0 if nothing is
+	parts := 0        // that text is of
+	for range at.Elements {
+		part := *at
+		var t []byte
+		for key := range at.Fields {
+			if t == nil && string(key) == "text" {
+				t = at.Value()
+			}
+		}
 		switch {
 		case rawjson.Kind(t) != '"':
-			f.number(xxh3.Hash(text))
-			f.number(partHash(part))
+			before = link(link(before, xxh3.Hash(text)), partHash(part.Value()))
 			text, parts = nil, 0
 			continue
 		case parts == 0:
@@ -137,5 +163,8 @@ func (f *fingerprint) content(raw []byte) {
 		}
 		parts++
 	}
-	f.number(xxh3.Hash(text))
+	if before == 0 {
+		return xxh3.Hash(text)
+	}
+	return link(before, xxh3.Hash(text))
 }

@@ -77,7 +77,8 @@ func (Messages) Conversation(r *Request) Conversation {
 	f := newFingerprint()
 	defer f.free()
 	f.of(r.Object)
-	return Conversation{}.list(f, Messages{}, r, messagesField, func(message []byte) (uint64, bool) {
+	return f.list(Messages{}, r, messagesField, func(at *rawjson.Cursor) (uint64, bool) {
+		message := at.Value()
 		return f.messagesMessage(rawjson.Lookup(message, "role"), rawjson.Lookup(message, "content")), true
 	})
 }
@@ -112,10 +113,9 @@ func (f *fingerprint) messagesBlock(block, input []byte) {
 		if len(input) == 0 {
 			input = rawjson.Lookup(block, "input")
 		}
-		f.bytes([]byte("tool_call"))
-		f.quoted(rawjson.Lookup(block, "id"))
-		f.quoted(rawjson.Lookup(block, "name"))
-		f.number(valueHash(input))
+		f.number(callSum(
+			xxh3.Hash(f.spelled(rawjson.Lookup(block, "id"))), xxh3.Hash(f.spelled(rawjson.Lookup(block, "name"))), valueHash(input),
+		))
 	case "tool_result":
 		f.bytes([]byte(kind))
 		f.quoted(rawjson.Lookup(block, "tool_use_id"))

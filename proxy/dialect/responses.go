@@ -160,23 +160,22 @@ func (Responses) Override(r *Request, o Overrides) (Added, error) {
 // Conversation implements Dialect. The instructions are left out, as the system
 // text of messages is.
 func (Responses) Conversation(r *Request) Conversation {
-	var c Conversation
 	f := newFingerprint()
 	defer f.free()
 	f.of(r.Object)
 	if previous, _ := r.Object.Get("previous_response_id"); rawjson.Kind(previous) == '"' {
 		f.quoted(previous)
-		c.Prefixes = append(c.Prefixes, c.Continued(f.sum()))
+		f.add(f.sum())
 	}
 	input, _ := r.Object.Get(inputField)
 	if rawjson.Kind(input) == '"' {
 		f.reset()
 		f.bytes([]byte("user"))
 		f.content(input)
-		c.Prefixes = append(c.Prefixes, c.Continued(f.sum()))
+		f.add(f.sum())
 	}
-	return c.list(f, Responses{}, r, inputField, func(item []byte) (uint64, bool) {
-		counts := f.responsesItem(item)
+	return f.list(Responses{}, r, inputField, func(at *rawjson.Cursor) (uint64, bool) {
+		counts := f.responsesItem(at.Value())
 		return f.sum(), counts
 	})
 }

@@ -1,6 +1,9 @@
 package rawjson
 
 import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -16,8 +19,12 @@ func appendContents(dst, raw []byte, canonical bool) []byte {
 	if i >= len(raw) || raw[i] != '"' {
 		return dst
 	}
+	i++
 	clean := utf8.Valid(raw)
-	for i++; i < len(raw); {
+	for i < len(raw) {
+		if clean && !canonical {
+			dst, i = appendPlain(dst, raw, i)
+		}
 		end := skipPlain(raw, i)
 		if clean {
 			dst = append(dst, raw[i:end]...)
@@ -40,6 +47,38 @@ func appendContents(dst, raw []byte, canonical bool) []byte {
 	return dst
 }
 
+// appendPlain appends what stands in a string from raw[i] on as far as it is plain
+// or a short escape and not near the end of raw, and says how far that is. Words
+// are copied whole, and what is too much of them is written over.
+func appendPlain(dst, raw []byte, i int) ([]byte, int) {
+	dst = slices.Grow(dst, len(raw)) // no text is longer than what it is written as
+	room := dst[len(dst):cap(dst)]
+	n := 0
+	for len(raw)-i >= 16 && len(room)-n >= 8 {
+		x := binary.LittleEndian.Uint64(raw[i:])
+		binary.LittleEndian.PutUint64(room[n:], x)
+		m := specials(x)
+		if m == 0 {
+			i += 8
+			n += 8
+			continue
+		}
+		run := bits.TrailingZeros64(m) / 8
+		i += run
+		n += run
+		if raw[i] != '\\' || shortEscapes[raw[i+1]] == 0 {
+			break
+		}
+		room[n] = shortEscapes[raw[i+1]]
+		i += 2
+		n++
+	}
+	return dst[:len(dst)+n], i
+}
+
+// shortEscapes is what the characters behind a backslash stand for, 0 for others.
+var shortEscapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'} //nolint:gochecknoglobals // a table
+
 func appendValid(dst, plain []byte) []byte {
 	for len(plain) > 0 {
 		r, n := utf8.DecodeRune(plain)
@@ -54,19 +93,10 @@ func appendEscape(dst, raw []byte, i int) ([]byte, int) {
 	if i >= len(raw) {
 		return dst, i
 	}
-	c := raw[i]
-	switch c {
-	case 'b':
-		c = '\b'
-	case 'f':
-		c = '\f'
-	case 'n':
-		c = '\n'
-	case 'r':
-		c = '\r'
-	case 't':
-		c = '\t'
-	case 'u':
+	if c := shortEscapes[raw[i]]; c != 0 {
+		return append(dst, c), i + 1
+	}
+	if raw[i] == 'u' {
 		r := codeUnit(raw, i+1)
 		i = min(i+5, len(raw))
 		if utf16.IsSurrogate(r) {
@@ -81,7 +111,7 @@ func appendEscape(dst, raw []byte, i int) ([]byte, int) {
 		}
 		return utf8.AppendRune(dst, r), i
 	}
-	return append(dst, c), i + 1
+	return append(dst, raw[i]), i + 1
 }
 
 // codeUnit decodes the four hexadecimal digits at raw[i], U+FFFD if there are none.

@@ -37,29 +37,6 @@ func Elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
-// ElementsBehind iterates over the elements of an array behind the one that ends at
-// from, or over all if from is 0, each with where it ends in the array.
-func ElementsBehind(array []byte, from int) iter.Seq2[int, []byte] {
-	return func(yield func(int, []byte) bool) {
-		i := skipSpace(array, 0)
-		switch {
-		case i >= len(array) || array[i] != '[':
-			return
-		case from > 0:
-			i = skipSeparator(array, from, ',')
-		default:
-			i = skipSpace(array, i+1)
-		}
-		for i < len(array) && array[i] != ']' {
-			end := skipValue(array, i)
-			if end == i || !yield(end, array[i:end:end]) {
-				return
-			}
-			i = skipSeparator(array, end, ',')
-		}
-	}
-}
-
 // Map returns an array with edit's result in the place of each element and
 // every other byte as it was; what is no array is returned as it is.
 func Map(array []byte, edit func(element []byte) []byte) []byte {
@@ -93,10 +70,10 @@ func Fields(object []byte) iter.Seq2[[]byte, []byte] {
 		}
 		i = skipSpace(object, i+1)
 		for i < len(object) && object[i] == '"' {
-			keyEnd := skipString(object, i)
+			key, keyEnd := skipName(object, i)
 			start := skipSeparator(object, keyEnd, ':')
 			end := skipValue(object, start)
-			if end == start || !yield(unescape(object[i:keyEnd]), object[start:end:end]) {
+			if end == start || !yield(key, object[start:end:end]) {
 				return
 			}
 			i = skipSeparator(object, end, ',')
