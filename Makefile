@@ -117,4 +117,4 @@ soak:
 
 ## clean: what the other targets made
 clean:
-	rm -rf muxproxy .bin .venv $(sdk)/javascript/node_modules $(sdk)/go/checks
+	rm -rf muxproxy .bin .venv $(sdk)/javascript/node_modules $(sdk)/go/checks bench/peers/*/node_modules bench/peers/*/.venv

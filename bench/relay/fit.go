@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,9 @@ type fittedWorks map[string]map[string]work
 
 const (
 	driveBudget = 700 * time.Millisecond // of the calls at full speed
-	paceBudget  = 1500 * time.Millisecond
+	paceBudget  = time.Second
+	leastCalls  = 8
+	leastPaced  = 4
 	fitBudget   = 200 * time.Millisecond // of finding out
 	paceShare   = 4                      // calls are paced at this part of the full rate
 	fullStreams = 800 * time.Millisecond // of the core's second, that all streams may take
@@ -27,17 +30,28 @@ func (b *bench) fitAll(ctx context.Context, peers []peer) (fitted fittedWorks, c
 	fitted = fittedWorks{}
 	for _, p := range peers {
 		fitted[p.name] = map[string]work{}
+		out := func(work string, err error) {
+			fmt.Fprintf(b.log, "%s is left out of %s: %v\n", p.name, cmp.Or(work, "all"), err)
+			cannot = append(cannot, leftOut{p.name, work, err.Error()})
+		}
+		s, err := set(ctx, p.target)
+		if err != nil {
+			out("", err)
+			continue
+		}
 		for _, w := range peerWorks(b.quick) {
 			if b.only != "" && b.only != w.name {
 				continue
 			}
-			fit, err := b.fit(ctx, p, w)
+			fit, err := b.fit(ctx, s, p, w)
 			if err != nil {
-				fmt.Fprintf(b.log, "%s is left out of %s: %v\n", p.name, w.name, err)
-				cannot = append(cannot, leftOut{p.name, w.name, err.Error()})
+				out(w.name, err)
 				continue
 			}
 			fitted[p.name][w.name] = fit
+		}
+		if err := s.close(); err != nil {
+			out("", err)
 		}
 	}
 	return fitted, cannot
@@ -46,28 +60,19 @@ func (b *bench) fitAll(ctx context.Context, peers []peer) (fitted fittedWorks, c
 var errHolds = errors.New("it holds a stream until it is complete, so that an event by itself has no cost")
 
 // fit returns a work with as much of it as a peer does in its budget.
-func (b *bench) fit(ctx context.Context, p peer, w work) (fitted work, err error) {
-	if w.name == nameStream && p.holds {
-		return work{}, errHolds
-	}
-	s, err := set(ctx, p.target)
-	if err != nil {
-		return work{}, err
-	}
-	defer func() {
-		if closeErr := s.close(); err == nil {
-			err = closeErr
-		}
-	}()
+func (b *bench) fit(ctx context.Context, s *stand, p peer, w work) (fitted work, err error) {
 	if w.name == nameStream {
+		if p.holds {
+			return work{}, errHolds
+		}
 		if w.streams, err = s.streamsThatFit(ctx); err != nil {
 			return work{}, err
 		}
-		if !b.quick {
-			w.window = streamFor
-		}
 		if w.streams < streams {
 			w.warmUps = 1 // takes long, and there is no memory to get used to
+		}
+		if !b.quick {
+			w.window = streamFor
 		}
 		w.events = eventRate * int(w.window/time.Second+3)
 		w.model = pacedModel(w.events, eventRate)
@@ -78,9 +83,12 @@ func (b *bench) fit(ctx context.Context, p peer, w work) (fitted work, err error
 	if err != nil {
 		return work{}, err
 	}
-	w.calls = atMost(w.calls, rate, driveBudget, workers)
+	if rate*driveBudget.Seconds() < leastCalls {
+		w.warmUps = 1
+	}
+	w.calls = atMost(w.calls, rate, driveBudget, leastCalls)
 	w.rate = max(1, min(w.rate, int(rate/paceShare)))
-	w.paced = atMost(w.paced, float64(w.rate), paceBudget, latencyCap)
+	w.paced = atMost(w.paced, float64(w.rate), paceBudget, leastPaced)
 	return w, nil
 }
 
@@ -101,7 +109,7 @@ func (s *stand) rate(ctx context.Context, w work) (float64, error) {
 		return 0, err
 	}
 	defer closeAll(clients)
-	for n := workers; ; n *= 2 {
+	for n := leastCalls; ; n *= 2 {
 		began := time.Now()
 		if err := drive(clients, n); err != nil {
 			return 0, err

@@ -9,12 +9,16 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
+
+// launchFor is how long a peer has to be ready: Python takes its time.
+const launchFor = 2 * time.Minute
 
 // launch runs a peer in a folder of its own, with the command that prepare
 // returns for it and for the port that it is to listen on. What the peer prints
 // is shown where it does not start.
-func launch(ctx context.Context, prepare func(dir string, port int) ([]string, error)) (*process, error) {
+func launch(ctx context.Context, prepare func(dir string, port int) ([]string, error), env ...string) (*process, error) {
 	port, err := freePort(ctx)
 	if err != nil {
 		return nil, err
@@ -33,14 +37,14 @@ func launch(ctx context.Context, prepare func(dir string, port int) ([]string, e
 	}
 	defer printed.Close()
 	// What it would keep for the user goes away with the folder.
-	env := []string{"HOME=" + dir, "XDG_CONFIG_HOME=" + dir, "XDG_DATA_HOME=" + dir}
+	env = append(env, "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
 	command := onTargetCore(ctx, dir, env, args[0], args[1:]...)
 	command.Stdout, command.Stderr = printed, printed
 	if err := command.Start(); err != nil {
 		return nil, err
 	}
 	p := &process{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), command: command, dir: dir, pid: command.Process.Pid}
-	err = waitFor(ctx, p.accepts(ctx))
+	err = waitFor(ctx, launchFor, p.accepts(ctx))
 	if err == nil {
 		return p, nil
 	}

@@ -121,7 +121,11 @@ func (c *client) chunks(observe func([]byte)) error {
 	}
 }
 
-// sentAt finds when the upstream sent the first event of a piece.
+// holdsEvent is whether a piece is of the paced part of a stream.
+func holdsEvent(piece []byte) bool { return bytes.Contains(piece, []byte(`" token"`)) }
+
+// sentAt finds when the upstream sent the first event of a piece. Some targets
+// leave out what they do not know.
 func sentAt(piece []byte) (time.Time, bool) {
 	_, rest, ok := bytes.Cut(piece, []byte(`"sent_ns":`))
 	if !ok {
@@ -131,6 +135,6 @@ func sentAt(piece []byte) (time.Time, bool) {
 	if !ok {
 		return time.Time{}, false
 	}
-	ns, err := strconv.ParseInt(string(digits), 10, 64)
+	ns, err := strconv.ParseInt(string(bytes.TrimSpace(digits)), 10, 64)
 	return time.Unix(0, ns), err == nil
 }

@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	override := flags.Bool("override", false, "let sessions override the model of every request")
 	only := flags.String("work", "", "measure this work alone, with the one that it is compared to")
 	out := flags.String("out", "results/relay.json", "where the results go")
-	peers := flags.Bool("peers", false, "instead, measure beside all other proxies that are installed")
+	peers := flags.String("peers", "", "instead, measure beside all other proxies that are installed, those of registries in this folder")
 	profiled := flags.String("profile", "", "instead, profile muxproxy at this work and write into the folder of -out")
 	serve := flags.String("serve", "", "internal: be a reverse proxy for this upstream")
 	tuned := flags.Bool("tuned", false, "internal: be the tuned one")
@@ -61,7 +61,10 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	if *profiled != "" {
 		return b.profile(ctx, *profiled, filepath.Dir(*out))
 	}
-	if *peers {
+	if *peers != "" {
+		if b.installed, err = filepath.Abs(*peers); err != nil {
+			return err
+		}
 		return b.besidePeers(ctx, *rounds, *out)
 	}
 	results, err := b.run(ctx, *rounds)
@@ -84,6 +87,7 @@ type bench struct {
 	self, muxproxy string
 	quick          bool
 	only           string // the work to measure, "" is all
+	installed      string // where peers are that come from registries
 	override       bool   // sessions have a model of their own
 }
 

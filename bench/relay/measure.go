@@ -248,7 +248,7 @@ func (s *stand) measureCalls(ctx context.Context, clients []*client, w work) (sa
 	}
 	result := after.since(before, float64(w.calls))
 	result.Rate = float64(w.calls) / took.Seconds()
-	latencies, err := pace(clients[:latencyCap], w.paced, w.rate)
+	latencies, err := pace(clients[:min(latencyCap, w.rate)], w.paced, w.rate)
 	result.P50, result.P99 = quantile(latencies, 0.50), quantile(latencies, 0.99)
 	return result, err
 }
@@ -312,8 +312,7 @@ func (s *stand) measureStreams(ctx context.Context, clients []*client, w work) (
 			sent := time.Now()
 			return c.call(func(piece []byte) {
 				now := time.Now()
-				at, ok := sentAt(piece)
-				if !ok {
+				if !holdsEvent(piece) {
 					return
 				}
 				if log.first == 0 {
@@ -321,7 +320,9 @@ func (s *stand) measureStreams(ctx context.Context, clients []*client, w work) (
 				}
 				if counting.Load() {
 					events.Add(1)
-					log.delays = append(log.delays, now.Sub(at))
+					if at, ok := sentAt(piece); ok {
+						log.delays = append(log.delays, now.Sub(at))
+					}
 				}
 			})
 		})

@@ -22,7 +22,7 @@ type peer struct {
 	holds   bool // a stream until it is complete, so that its events have no cost of their own
 }
 
-// peers are all that are known, those of the registries installed below folder.
+// peers are all that are known.
 func (b *bench) peers() []peer {
 	start := map[string]target{}
 	for _, t := range b.targets() {
@@ -31,7 +31,7 @@ func (b *bench) peers() []peer {
 	is := func(version string) func(context.Context) (string, error) {
 		return func(context.Context) (string, error) { return version, nil }
 	}
-	const here, records = "this repository", "records, admits, overrides the model"
+	const here, records = "this repository", "records in memory, admits, overrides the model"
 	return []peer{
 		{target: start[nameDirect]}, // what latency is added to
 		{target: start[nameMux], does: records, version: is(here)},
@@ -40,6 +40,7 @@ func (b *bench) peers() []peer {
 		{target: start[nameNginx], does: "relays", version: says("nginx", "-v")},
 		{target: target{name: "haproxy", start: startHAProxy}, does: "relays", version: says("haproxy", "-v")},
 		{target: target{name: "caddy", start: startCaddy}, does: "relays", version: says("caddy", "version")},
+		b.portkey(), b.litellm(), b.rllm(), b.verifiers(),
 	}
 }
 

@@ -42,7 +42,7 @@ type peerRun struct {
 	CPU      float64 `json:"cpu_us"`
 	Ratio    float64 `json:"cpu_ratio"` // median of this target's CPU over muxproxy's within each round
 	Rate     float64 `json:"rps"`
-	AddedP50 float64 `json:"added_p50_us"` // over the direct call of the round
+	AddedP50 float64 `json:"added_p50_us,omitempty"` // over the direct call of the round; 0 is not known
 	Calls    int     `json:"calls,omitempty"`
 	Paced    int     `json:"paced_rps,omitempty"` // at which the latency was taken
 	Streams  int     `json:"streams,omitempty"`
@@ -82,11 +82,19 @@ func (r *peerResults) fill(samples []sample, fitted fittedWorks) {
 				CPU:      over(func(s, _, _ sample) float64 { return s.CPU }),
 				Ratio:    over(func(s, mux, _ sample) float64 { return s.CPU / mux.CPU }),
 				Rate:     over(func(s, _, _ sample) float64 { return s.Rate }),
-				AddedP50: over(func(s, _, direct sample) float64 { return micros(s.P50 - direct.P50) }),
+				AddedP50: over(addedP50),
 				Calls:    w.calls, Paced: w.rate, Streams: w.streams,
 			})
 		}
 	}
+}
+
+// addedP50 is 0 where a target takes the time out of events that they were sent at.
+func addedP50(s, _, direct sample) float64 {
+	if s.P50 == 0 {
+		return 0
+	}
+	return micros(s.P50 - direct.P50)
 }
 
 func median(values []float64) float64 {
@@ -109,11 +117,14 @@ func (r *peerResults) table(out io.Writer) error {
 	fmt.Fprintln(w, "| --- | ---: | ---: | ---: | ---: |")
 	for _, p := range r.Peers {
 		fmt.Fprintf(w, "| %s |%s\n", p.Name, r.cells(p.Name, func(run peerRun) string {
-			added := figure(run.AddedP50 / 1000)
-			if run.Streams > 0 {
-				return fmt.Sprintf("%s ms, %d", added, run.Streams)
+			added := "?"
+			if run.AddedP50 != 0 {
+				added = figure(run.AddedP50 / 1000)
 			}
-			return fmt.Sprintf("%.0f, %s ms", run.Rate, added)
+			if run.Streams > 0 {
+				return fmt.Sprintf("%s (%d)", added, run.Streams)
+			}
+			return fmt.Sprintf("%s / %s", figure(run.Rate), added)
 		}))
 	}
 	for _, l := range r.LeftOut {

@@ -61,7 +61,7 @@ type process struct {
 	pid     int    // that does the work, with its children
 
 	// Of targets other than muxproxy that have sessions.
-	open func(ctx context.Context, count int) ([]access, error)
+	open func(ctx context.Context, count int, model string) ([]access, error)
 	end  func(ctx context.Context, sessions []access) error
 
 	override bool // register sessions with a model, which then replaces that of the requests
@@ -141,7 +141,7 @@ func (l *lines) next(ctx context.Context) (string, error) {
 	select {
 	case line := <-l.line:
 		return line, nil
-	case <-time.After(10 * time.Second):
+	case <-time.After(startFor):
 		return "", errors.New("the target did not start")
 	case <-ctx.Done():
 		return "", ctx.Err()
@@ -162,7 +162,7 @@ func startMuxproxy(ctx context.Context, binary, upstream string, override bool) 
 		return nil, err
 	}
 	p := &process{command: command, pid: command.Process.Pid, dir: dir, override: override}
-	return p, waitFor(ctx, func() error {
+	return p, waitFor(ctx, startFor, func() error {
 		text, err := os.ReadFile(ready)
 		if err != nil {
 			return err
@@ -217,7 +217,7 @@ func startNginx(ctx context.Context, upstream string) (*process, error) {
 		return nil, err
 	}
 	p := &process{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), command: command, dir: dir}
-	return p, waitFor(ctx, func() error {
+	return p, waitFor(ctx, startFor, func() error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.addr)
 		if err != nil {
 			return err
@@ -247,9 +247,12 @@ func freePort(ctx context.Context) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// waitFor tries until there is no error, for ten seconds.
-func waitFor(ctx context.Context, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+// startFor is how long a target has to be ready.
+const startFor = 10 * time.Second
+
+// waitFor tries until there is no error, for a time.
+func waitFor(ctx context.Context, limit time.Duration, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -277,7 +280,7 @@ func (p *process) register(ctx context.Context, count int, model string) (*rollo
 	r := &rollouts{process: p}
 	if p.open != nil {
 		var err error
-		r.access, err = p.open(ctx, count)
+		r.access, err = p.open(ctx, count, model)
 		return r, err
 	}
 	if p.admin == "" {
@@ -336,7 +339,12 @@ func (r *rollouts) end(ctx context.Context) error {
 }
 
 func (p *process) post(ctx context.Context, path, body string, answer any) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.admin+path, strings.NewReader(body))
+	return call(ctx, http.MethodPost, p.admin+path, body, answer)
+}
+
+// call makes a request of an API and reads the JSON of its answer.
+func call(ctx context.Context, method, url, body string, answer any) error {
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -351,7 +359,7 @@ func (p *process) post(ctx context.Context, path, body string, answer any) error
 		return err
 	}
 	if response.StatusCode >= 300 {
-		return fmt.Errorf("POST %s: status %d: %s", path, response.StatusCode, text)
+		return fmt.Errorf("%s %s: status %d: %s", method, url, response.StatusCode, text)
 	}
 	if answer == nil {
 		return nil
