@@ -41,7 +41,7 @@ func (c *call) send(settings *registry.Settings) error {
 			if again && c.response.StatusCode < 400 {
 				c.target.Refuse(refused.Bits()) // it was that, and not the harness's own use of the field
 			}
-			c.request.Object = rawjson.Object{}
+			c.request.Forget()
 			c.conversation.Forget()
 			if !again && c.written.Load() { // or it may still be on its way for the first time
 				c.memory.recycle()
@@ -122,7 +122,7 @@ func (c *call) dispatch(settings *registry.Settings) error {
 	if !c.resendable.Load() {
 		// An answer may take minutes, and the trace has the request: its bytes
 		// are not kept for as long.
-		c.request.Object = rawjson.Object{}
+		c.request.Forget()
 		c.conversation.Forget()
 	}
 	defer c.budget.stop()

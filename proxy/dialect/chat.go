@@ -139,11 +139,18 @@ func (Chat) Conversation(r *Request) Conversation {
 	f := newFingerprint()
 	defer f.free()
 	f.of(r.Object)
-	return f.list(Chat{}, r, messagesField, func(at *rawjson.Cursor) (uint64, bool) { return f.chatMessage(at), true })
+	return f.list(Chat{}, r, messagesField, func(at *rawjson.Cursor) (uint64, bool) { return f.chatMessage(at, nil), true })
 }
 
-// chatMessage fingerprints the message of a request or of a choice at a cursor.
-func (f *fingerprint) chatMessage(at *rawjson.Cursor) uint64 {
+// said is what a message says beside its fingerprint.
+type said struct {
+	content []byte // raw
+	called  []string
+}
+
+// chatMessage fingerprints the message of a request or of a choice at a cursor, and
+// tells what it says if it is asked to.
+func (f *fingerprint) chatMessage(at *rawjson.Cursor, tell *said) uint64 {
 	var role, callID, functionCall []byte
 	content := noText
 	f.reset()
@@ -152,13 +159,17 @@ func (f *fingerprint) chatMessage(at *rawjson.Cursor) uint64 {
 		case "role":
 			role = at.Value()
 		case "content":
+			if tell != nil {
+				value := *at
+				tell.content = value.Value()
+			}
 			content = f.contentHash(at)
 		case "tool_call_id":
 			callID = at.Value()
 		case "tool_calls":
 			f.calls = 0
 			for range at.Elements {
-				f.chatToolCall(at)
+				tell.call(f.chatToolCall(at))
 			}
 		case "function_call":
 			functionCall = at.Value()
@@ -173,14 +184,25 @@ func (f *fingerprint) chatMessage(at *rawjson.Cursor) uint64 {
 		f.quoted(callID)
 	}
 	if rawjson.Kind(functionCall) == '{' {
-		f.quotedCall(nil, rawjson.Lookup(functionCall, "name"), rawjson.Lookup(functionCall, "arguments"))
+		name := rawjson.Lookup(functionCall, "name")
+		f.quotedCall(nil, name, rawjson.Lookup(functionCall, "arguments"))
+		tell.call(name)
 	}
 	return f.sum()
 }
 
-// chatToolCall adds the tool call at a cursor.
-func (f *fingerprint) chatToolCall(at *rawjson.Cursor) {
-	var id, name, arguments []byte
+// call notes the raw name of a tool call.
+func (s *said) call(name []byte) {
+	if s == nil {
+		return
+	}
+	called, _ := rawjson.String(name)
+	s.called = append(s.called, called)
+}
+
+// chatToolCall adds the tool call at a cursor, and returns its raw name.
+func (f *fingerprint) chatToolCall(at *rawjson.Cursor) (name []byte) {
+	var id, arguments []byte
 	for key := range at.Fields {
 		switch string(key) {
 		case "id":
@@ -197,6 +219,7 @@ func (f *fingerprint) chatToolCall(at *rawjson.Cursor) {
 		}
 	}
 	f.quotedCall(id, name, arguments)
+	return name
 }
 
 // chatUsageOf reads the usage object of the OpenAI API. Cached tokens are part
@@ -205,16 +228,21 @@ func chatUsageOf(raw []byte) *registry.Usage {
 	if rawjson.Kind(raw) != '{' {
 		return nil
 	}
-	count := func(object []byte, key string) int64 {
-		n, _ := rawjson.Int(rawjson.Lookup(object, key))
-		return n
+	var u registry.Usage
+	at := rawjson.Walk(raw)
+	for key := range at.Fields {
+		switch string(key) {
+		case "prompt_tokens":
+			u.InputTokens, _ = rawjson.Int(at.Value())
+		case "completion_tokens":
+			u.OutputTokens, _ = rawjson.Int(at.Value())
+		case "prompt_tokens_details":
+			u.CachedTokens, _ = rawjson.Int(rawjson.Lookup(at.Value(), "cached_tokens"))
+		case "completion_tokens_details":
+			u.ReasoningTokens, _ = rawjson.Int(rawjson.Lookup(at.Value(), "reasoning_tokens"))
+		}
 	}
-	return &registry.Usage{
-		InputTokens:     count(raw, "prompt_tokens"),
-		OutputTokens:    count(raw, "completion_tokens"),
-		CachedTokens:    count(rawjson.Lookup(raw, "prompt_tokens_details"), "cached_tokens"),
-		ReasoningTokens: count(rawjson.Lookup(raw, "completion_tokens_details"), "reasoning_tokens"),
-	}
+	return &u
 }
 
 // chatFailure finds the error that some servers send inside a 200: OpenAI's

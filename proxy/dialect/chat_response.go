@@ -17,25 +17,46 @@ func (Chat) Response(body []byte, c Conversation) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return choicesOf(object, func(raw []byte, choice *registry.Choice) {
-		message := rawjson.Lookup(raw, "message")
-		choice.Continuation = c.Continued(f.chatMessage(rawjson.Walk(message)))
+	return choicesOf(object, func(raw rawChoice, choice *registry.Choice) {
+		var message said
+		at := rawjson.Walk(raw.message)
+		choice.Continuation = c.Continued(f.chatMessage(&at, &message))
+		content := message.content
 		choice.Text = func() string {
-			text, _ := rawjson.String(rawjson.Lookup(message, "content"))
+			text, _ := rawjson.String(content)
 			return text
 		}
-		for call := range rawjson.Elements(rawjson.Lookup(message, "tool_calls")) {
-			name, _ := rawjson.String(rawjson.Lookup(rawjson.Lookup(call, "function"), "name"))
-			choice.ToolCalls = append(choice.ToolCalls, name)
-		}
-		if name, ok := rawjson.String(rawjson.Lookup(rawjson.Lookup(message, "function_call"), "name")); ok {
-			choice.ToolCalls = append(choice.ToolCalls, name)
-		}
+		choice.ToolCalls = message.called
 	}), nil
 }
 
+// A rawChoice is what is read of a choice, as it stands there.
+type rawChoice struct {
+	index, finish, message, text, tokenIDs, promptTokenIDs []byte
+}
+
+func rawChoiceAt(at *rawjson.Cursor) (raw rawChoice) {
+	for key := range at.Fields {
+		switch string(key) {
+		case "index":
+			raw.index = at.Value()
+		case "finish_reason":
+			raw.finish = at.Value()
+		case "message":
+			raw.message = at.Value()
+		case "text":
+			raw.text = at.Value()
+		case "token_ids":
+			raw.tokenIDs = at.Value()
+		case "prompt_token_ids":
+			raw.promptTokenIDs = at.Value()
+		}
+	}
+	return raw
+}
+
 // choicesOf reads an answer of choices. read adds to each what it says.
-func choicesOf(object rawjson.Object, read func(raw []byte, choice *registry.Choice)) Result {
+func choicesOf(object rawjson.Object, read func(raw rawChoice, choice *registry.Choice)) Result {
 	var result Result
 	if raw, ok := object.Get("model"); ok {
 		result.Model, _ = rawjson.String(raw)
@@ -49,21 +70,19 @@ func choicesOf(object rawjson.Object, read func(raw []byte, choice *registry.Cho
 	if result.Failure = chatFailure(object); result.Failure == nil && !ok {
 		result.Failure = &Failure{Message: "the answer has no choices"}
 	}
-	for raw := range rawjson.Elements(choices) {
-		result.Choices = append(result.Choices, chatChoice(raw))
+	at := rawjson.Walk(choices)
+	for range at.Elements {
+		raw := rawChoiceAt(&at)
+		index, _ := rawjson.Int(raw.index)
+		result.Choices = append(result.Choices, registry.Choice{Index: int(index), FinishReason: finishReason(raw.finish)})
 		choice := &result.Choices[len(result.Choices)-1]
 		if result.PromptTokenIDs == nil {
-			result.PromptTokenIDs = notNull(rawjson.Lookup(raw, "prompt_token_ids"))
+			result.PromptTokenIDs = notNull(raw.promptTokenIDs)
 		}
 		read(raw, choice)
 		result.Aborted = result.Aborted || choice.FinishReason == finishAborted
 	}
 	return result
-}
-
-func chatChoice(raw []byte) registry.Choice {
-	index, _ := rawjson.Int(rawjson.Lookup(raw, "index"))
-	return registry.Choice{Index: int(index), FinishReason: finishReason(rawjson.Lookup(raw, "finish_reason"))}
 }
 
 // finishReason is the reason as a string, without memory of its own if it is a
@@ -100,13 +119,13 @@ func (Chat) Inspect(response []byte) Details {
 	details.PromptTokenIDs = notNull(ids)
 	choices, _ := object.Get("choices")
 	for raw := range rawjson.Elements(choices) {
-		choice := chatChoice(raw)
+		index, _ := rawjson.Int(rawjson.Lookup(raw, "index"))
 		if details.PromptTokenIDs == nil {
 			details.PromptTokenIDs = notNull(rawjson.Lookup(raw, "prompt_token_ids"))
 		}
 		details.Choices = append(details.Choices, ChoiceDetails{
-			Index:              choice.Index,
-			FinishReason:       choice.FinishReason,
+			Index:              int(index),
+			FinishReason:       finishReason(rawjson.Lookup(raw, "finish_reason")),
 			CompletionTokenIDs: completionTokenIDs(raw),
 			CompletionLogprobs: notNull(rawjson.Lookup(raw, "logprobs")),
 		})

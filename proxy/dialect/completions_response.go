@@ -13,8 +13,8 @@ func (Completions) Response(body []byte, c Conversation) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return choicesOf(object, func(raw []byte, choice *registry.Choice) {
-		c.complete(choice, rawjson.AppendString(nil, rawjson.Lookup(raw, "text")), rawjson.Lookup(raw, "token_ids"))
+	return choicesOf(object, func(raw rawChoice, choice *registry.Choice) {
+		c.complete(choice, rawjson.AppendString(nil, raw.text), raw.tokenIDs)
 	}), nil
 }
 

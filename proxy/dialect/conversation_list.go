@@ -42,7 +42,8 @@ func (f *fingerprint) list(d Dialect, r *Request, field string, message func(at 
 	case len(r.known.Elements) > 0:
 		f.canonical = false // nobody has looked at those
 	}
-	at := rawjson.WalkBehind(raw, endOf(f.elements))
+	f.at = rawjson.WalkBehind(raw, endOf(f.elements))
+	at := &f.at
 	for range at.Elements {
 		start := at.Offset()
 		if sum, counts := message(at); counts {

@@ -70,7 +70,8 @@ type Request struct {
 	// References are the ids of what the request rests on without sending it.
 	References []Reference
 
-	choices int // how many choices it asked for
+	choices int               // how many choices it asked for
+	members [8]rawjson.Member // of Object, as it was parsed, if there are no more
 
 	known registry.Known // of the list that is the conversation
 
@@ -90,6 +91,12 @@ func (r *Request) Choices() int { return r.choices }
 
 // Body is the request as it stands, overrides included.
 func (r *Request) Body() []byte { return r.Object.Src }
+
+// Forget lets go of the body.
+func (r *Request) Forget() {
+	r.Object = rawjson.Object{}
+	clear(r.members[:])
+}
 
 // Known is how the request's conversation begins like that of an earlier one.
 func (r *Request) Known() registry.Known { return r.known }

@@ -26,6 +26,7 @@ type fingerprint struct {
 	links     []uint64           // of the conversation so far
 	elements  []registry.Element // of the list that it is
 	members   [16]rawjson.Member // as many as answers usually have
+	at        rawjson.Cursor     // in the list
 }
 
 // noText is the hash of an empty text.
@@ -34,8 +35,11 @@ var noText = xxh3.Hash(nil) //nolint:gochecknoglobals // a constant
 // fingerprints keeps scratch memory between calls.
 var fingerprints = sync.Pool{New: func() any { return new(fingerprint) }} //nolint:gochecknoglobals // a cache
 
-// maxScratch is what is kept; a larger message's memory is let go.
-const maxScratch = 64 << 10
+// What is kept; memory for larger messages and longer conversations is let go.
+const (
+	maxScratch  = 64 << 10
+	maxElements = 16 << 10
+)
 
 func newFingerprint() *fingerprint {
 	f := fingerprints.Get().(*fingerprint)
@@ -54,7 +58,8 @@ func (f *fingerprint) free() {
 	if cap(f.joined) > maxScratch {
 		f.joined = nil
 	}
-	if cap(f.elements) > maxScratch/16 {
+	f.at = rawjson.Cursor{}
+	if cap(f.elements) > maxElements {
 		f.links, f.elements = nil, nil
 	}
 	fingerprints.Put(f)
@@ -128,7 +133,10 @@ func (f *fingerprint) quotedCall(id, name, arguments []byte) {
 func callSum(id, name, arguments uint64) uint64 { return link(link(id, name), arguments) }
 
 // content adds a message's content, see contentHash.
-func (f *fingerprint) content(raw []byte) { f.number(f.contentHash(rawjson.Walk(raw))) }
+func (f *fingerprint) content(raw []byte) {
+	at := rawjson.Walk(raw)
+	f.number(f.contentHash(&at))
+}
 
 // contentHash hashes the content at a cursor: text as a string or in parts is the
 // same text, null is none, and other parts count as JSON values.

@@ -32,7 +32,7 @@ const messagesField = "messages"
 // be ambiguous.
 func parseRequest(body []byte, sent Sent, list string, read ...string) (*Request, error) {
 	r := &Request{choices: 1}
-	object, err := rawjson.ParseObjectKnowing(body, nil, func(key, rest []byte) int {
+	object, err := rawjson.ParseObjectKnowing(body, r.members[:0], func(key, rest []byte) int {
 		if sent == nil || string(key) != list {
 			return 0
 		}

@@ -18,7 +18,8 @@ func valueHash(text []byte) uint64 {
 	if rawjson.Valid(text) != nil {
 		return xxh3.Hash(text)
 	}
-	return validValueHash(text)
+	at := rawjson.Walk(text)
+	return hashAt(&at)
 }
 
 // partHash hashes a part of a message's content as a JSON value, without the
@@ -30,35 +31,39 @@ func partHash(part []byte) uint64 { return hashWithout(part, "cache_control") }
 func itemHash(item []byte) uint64 { return hashWithout(item, "id", "status") }
 
 func hashWithout(raw []byte, names ...string) uint64 {
-	if rawjson.Kind(raw) != '{' {
-		return validValueHash(raw)
+	at := rawjson.Walk(raw)
+	if at.Kind() != '{' {
+		return hashAt(&at)
 	}
 	var acc uint64
-	for key, value := range rawjson.Fields(raw) {
+	for key := range at.Fields {
 		if !slices.Contains(names, string(key)) {
-			acc += link(xxh3.Hash(key), validValueHash(value))
+			acc += link(xxh3.Hash(key), hashAt(&at))
 		}
 	}
 	return acc
 }
 
-func validValueHash(raw []byte) uint64 {
+// hashAt is valueHash of the value at a cursor.
+func hashAt(at *rawjson.Cursor) uint64 {
 	var acc uint64
-	kind := rawjson.Kind(raw)
+	kind := at.Kind()
 	switch kind {
 	case '{':
-		for key, value := range rawjson.Fields(raw) {
+		for key := range at.Fields {
 			// A sum does not depend on the order of the members.
-			acc += link(xxh3.Hash(key), validValueHash(value))
+			acc += link(xxh3.Hash(key), hashAt(at))
 		}
 	case '[':
-		for value := range rawjson.Elements(raw) {
-			acc = link(acc, validValueHash(value))
+		for range at.Elements {
+			acc = link(acc, hashAt(at))
 		}
 	case '"':
-		acc = spelledHash(raw)
+		acc = spelledHash(at.Value())
 	case '0':
-		acc = numberHash(raw)
+		acc = numberHash(at.Value())
+	default:
+		at.Value()
 	}
 	return link(uint64(kind), acc)
 }
@@ -76,6 +81,11 @@ func spelledHash(raw []byte) uint64 {
 const exactFloat = 15
 
 func numberHash(raw []byte) uint64 {
+	if len(raw) <= exactFloat {
+		if n, ok := rawjson.Int(raw); ok {
+			return math.Float64bits(float64(n))
+		}
+	}
 	text := string(raw)
 	if f, err := strconv.ParseFloat(text, 64); err == nil && (len(raw) <= exactFloat || f != math.Trunc(f)) {
 		return math.Float64bits(f + 0) // -0 and 0 are one number

@@ -9,15 +9,15 @@ type Cursor struct {
 }
 
 // Walk returns a cursor that is at the value of a text.
-func Walk(text []byte) *Cursor { return &Cursor{text: text, at: skipSpace(text, 0)} }
+func Walk(text []byte) Cursor { return Cursor{text: text, at: skipSpace(text, 0)} }
 
 // WalkBehind is Walk for an array whose elements up to the one that ends at that
 // offset are left out, none if it is 0.
-func WalkBehind(array []byte, end int) *Cursor {
+func WalkBehind(array []byte, end int) Cursor {
 	if end == 0 {
 		return Walk(array)
 	}
-	return &Cursor{text: array, at: skipSeparator(array, end, ','), begun: true}
+	return Cursor{text: array, at: skipSeparator(array, end, ','), begun: true}
 }
 
 // Offset is where in the text the cursor is.

@@ -41,8 +41,8 @@ func ParseObjectKnowing(src []byte, reuse []Member, known func(key, rest []byte)
 		}
 		return Object{}, ErrNotObject
 	}
-	s := scanner{src: src, begun: known}
-	members, i, f := s.members(start, reuse[:0])
+	s := scanner{src: src}
+	members, i, f := s.members(start, reuse[:0], known)
 	if f == faultNone {
 		i, f = scanEnd(src, i)
 	}
@@ -53,8 +53,9 @@ func ParseObjectKnowing(src []byte, reuse []Member, known func(key, rest []byte)
 	return Object{Src: src, Members: members, spelling: s.spelling}, nil
 }
 
-// members validates the object whose brace is at src[i].
-func (s *scanner) members(i int, members []Member) ([]Member, int, fault) {
+// members validates the object whose brace is at src[i]. known is that of
+// ParseObjectKnowing; it may be nil.
+func (s *scanner) members(i int, members []Member, known func(key, rest []byte) int) ([]Member, int, fault) {
 	src := s.src
 	if i >= len(src) {
 		return nil, i, faultValue
@@ -67,7 +68,7 @@ func (s *scanner) members(i int, members []Member) ([]Member, int, fault) {
 		members = make([]Member, 0, 8)
 	}
 	for {
-		m, f := s.member(i)
+		m, f := s.member(i, known)
 		if f != faultNone {
 			return nil, m.ValueEnd, f
 		}
@@ -89,7 +90,7 @@ func (s *scanner) members(i int, members []Member) ([]Member, int, fault) {
 
 // member validates the member whose key starts at src[i]. On a fault its
 // offset is the member's ValueEnd.
-func (s *scanner) member(i int) (Member, fault) {
+func (s *scanner) member(i int, known func(key, rest []byte) int) (Member, fault) {
 	src := s.src
 	if i >= len(src) || src[i] != '"' {
 		return Member{ValueEnd: i}, faultKey
@@ -103,12 +104,12 @@ func (s *scanner) member(i int) (Member, fault) {
 		return Member{ValueEnd: start}, f
 	}
 	m := Member{Key: unescape(src[i:keyEnd]), Start: i, ValueStart: start}
-	known := 0
-	if s.begun != nil && start < len(src) && src[start] == '[' {
-		known = s.begun(m.Key, src[start:])
+	n := 0
+	if known != nil && start < len(src) && src[start] == '[' {
+		n = known(m.Key, src[start:])
 	}
-	if known > 0 {
-		m.ValueEnd, f = s.behind(start+known, 1)
+	if n > 0 {
+		m.ValueEnd, f = s.behind(start+n, 1)
 	} else {
 		m.ValueEnd, f = s.value(start, 1)
 	}

@@ -90,8 +90,7 @@ func (n *nesting) object(depth int) bool {
 
 // A scanner validates a text and sees how its strings are spelled.
 type scanner struct {
-	src   []byte
-	begun func(key, rest []byte) int // see ParseObjectKnowing; may be nil
+	src []byte
 	spelling
 }
 

@@ -30,6 +30,9 @@ func Bool(raw []byte) (v, ok bool) {
 // written: 12, 12.0 and 1.2e1 are all 12. The result is exact; no float64 is
 // involved. ok is false for other values.
 func Int(raw []byte) (n int64, ok bool) {
+	if n, ok := digits(raw); ok {
+		return n, true
+	}
 	raw = trim(raw)
 	if Kind(raw) != '0' {
 		return 0, false
@@ -37,11 +40,11 @@ func Int(raw []byte) (n int64, ok bool) {
 	if end, f := scanNumber(raw, 0); f != faultNone || end != len(raw) {
 		return 0, false
 	}
-	digits, negative := raw, raw[0] == '-'
+	number, negative := raw, raw[0] == '-'
 	if negative {
-		digits = digits[1:]
+		number = number[1:]
 	}
-	m, ok := magnitude(digits)
+	m, ok := magnitude(number)
 	switch {
 	case !ok:
 		return 0, false
@@ -51,6 +54,20 @@ func Int(raw []byte) (n int64, ok bool) {
 		return 0, false
 	}
 	return int64(m), true
+}
+
+// digits is Int for what numbers mostly are: nothing but a few digits.
+func digits(raw []byte) (n int64, ok bool) {
+	if len(raw) == 0 || len(raw) > 18 || raw[0] == '0' && len(raw) > 1 {
+		return 0, false
+	}
+	for _, c := range raw {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
 }
 
 // magnitude returns the value of an unsigned JSON number. Zeros are held back
