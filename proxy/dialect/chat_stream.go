@@ -150,7 +150,7 @@ func (s *chatStream) visible(event, data, usage []byte, choices int) (Action, []
 		switch {
 		case rawjson.Kind(usage) == 'n':
 			edits = append(edits, rawjson.Edit{Key: "usage"})
-		case choices == 0:
+		case choices == 0 && rawjson.Kind(usage) == '{':
 			return Drop, nil
 			// A server that reports usage beside a choice does so on its own account.
 		}

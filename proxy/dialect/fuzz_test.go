@@ -27,6 +27,7 @@ func FuzzChatStream(f *testing.F) {
 		f.Add(scripted.Fixture(name), true)
 		f.Add(scripted.Fixture(name), false)
 	}
+	f.Add([]byte("data:{\"usage\"0"), true)
 	f.Add([]byte("data: {\"usage\":null,\"usage\":{}}\n\ndata: {\"choices\":{},\"usage\":{}}\n\ndata\n\n"), true)
 	f.Add([]byte("data: {\"choices\":[{\"index\":-9,\"delta\":{\"tool_calls\":[[],{\"index\":1e9}],\"function_call\":{\"name\":1}}}]}\n\n"), true)
 	f.Fuzz(func(t *testing.T, raw []byte, added bool) {
