@@ -1,10 +1,6 @@
 package sse
 
-import (
-	"bytes"
-	"encoding/binary"
-	"math/bits"
-)
+import "bytes"
 
 const bom = "\xef\xbb\xbf"
 
@@ -64,25 +60,23 @@ func (s *Scanner) begin(buf []byte) bool {
 }
 
 // lineEnd returns the offset of the first \n or \r at or after i, or len(buf).
-// One pass, eight bytes at a time: two searches with bytes.IndexByte could each
-// run far beyond the other's find, again and again.
+// It looks for one after the other, a window at a time: neither search may run
+// far beyond the other's find, again and again.
 func lineEnd(buf []byte, i int) int {
-	const (
-		ones  = 0x0101010101010101
-		highs = 0x8080808080808080
-	)
-	for i+8 <= len(buf) {
-		x := binary.LittleEndian.Uint64(buf[i:])
-		lf, cr := x^ones*'\n', x^ones*'\r'
-		// The lowest top bit set is that of the first zero byte of lf or cr:
-		// https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord.
-		if m := ((lf - ones) | (cr - ones)) &^ x & highs; m != 0 {
-			return i + bits.TrailingZeros64(m)/8
+	const window = 512
+	for i < len(buf) {
+		w := buf[i:min(i+window, len(buf))]
+		lf := bytes.IndexByte(w, '\n')
+		if lf >= 0 {
+			w = w[:lf]
 		}
-		i += 8
-	}
-	for i < len(buf) && buf[i] != '\n' && buf[i] != '\r' {
-		i++
+		if cr := bytes.IndexByte(w, '\r'); cr >= 0 {
+			return i + cr
+		}
+		i += len(w)
+		if lf >= 0 {
+			break
+		}
 	}
 	return i
 }
