@@ -99,25 +99,26 @@ func (s *chatStream) chunk(event, data []byte) (Action, []byte) {
 	var usage []byte
 	choices := 0
 	s.idle = 0
-	for key, value := range rawjson.Fields(data) {
+	at := rawjson.Walk(data)
+	for key := range at.Fields {
 		switch string(key) {
 		case "model":
 			if s.model == "" {
-				s.model, _ = rawjson.String(value)
+				s.model, _ = rawjson.String(at.Value())
 			}
 		case "usage":
-			usage = value
+			usage = at.Value()
 		case "prompt_token_ids":
-			s.promptIDs(value)
+			s.promptIDs(at.Value())
 		case "choices":
-			for choice := range rawjson.Elements(value) {
-				s.choice(choice)
+			for range at.Elements {
+				s.choice(&at)
 				choices++
 			}
 		case "error":
-			s.fail(data, rawjson.Kind(value) != 'n')
+			s.fail(data, rawjson.Kind(at.Value()) != 'n')
 		case "object":
-			s.fail(data, string(value) == `"error"`)
+			s.fail(data, string(at.Value()) == `"error"`)
 		}
 	}
 	if s.aborted {
@@ -169,23 +170,23 @@ func (s *chatStream) visible(event, data, usage []byte, choices int) (Action, []
 	return Replace, s.edited
 }
 
-func (s *chatStream) choice(raw []byte) {
+func (s *chatStream) choice(at *rawjson.Cursor) {
 	var index int64
 	var delta, text, tokenIDs, finish []byte
-	for key, value := range rawjson.Fields(raw) {
+	for key := range at.Fields {
 		switch string(key) {
 		case "index":
-			index, _ = rawjson.Int(value)
+			index, _ = rawjson.Int(at.Value())
 		case "delta":
-			delta = value
+			delta = at.Value()
 		case "text":
-			text = value
+			text = at.Value()
 		case "token_ids":
-			tokenIDs = value
+			tokenIDs = at.Value()
 		case "prompt_token_ids":
-			s.promptIDs(value)
+			s.promptIDs(at.Value())
 		case "finish_reason":
-			finish = value
+			finish = at.Value()
 		}
 	}
 	c := s.at(int(index))
