@@ -20,6 +20,7 @@ type exchange struct {
 	proxy   *Proxy
 	writer  http.ResponseWriter
 	control http.ResponseController
+	renewed time.Time // the write deadline
 	request *http.Request
 	early   *earlyWriter // the writer where answers may begin early, else nil
 
@@ -45,7 +46,6 @@ type exchange struct {
 	last              [1]byte   // see readLimited
 	length            [1]string // of the answer, as a header's values
 	bytesIn, bytesOut int64
-	renewed           time.Time // the write deadline
 
 	admission  time.Duration // waiting for limits
 	upload     time.Duration // the request's body arriving
@@ -90,6 +90,9 @@ func (x *exchange) begin(status int) {
 	x.status = status
 	x.boundRest()
 	x.writer.WriteHeader(status)
+	if o := x.outlet; o != nil && o.direct.Load() {
+		x.writer, x.control = o.client, o.control // as o does from here on
+	}
 }
 
 // finish emits the record, in every case, and breaks the connection of an

@@ -6,10 +6,10 @@ import "slices"
 // and kept in the same memory. It grows by whole pieces, because to copy what a
 // long stream has said so far, again and again, costs more than to relay it.
 type recording struct {
-	done   [][]byte // pieces that are full
 	buf    []byte   // the piece that is read into
 	parsed int      // of buf: up to here whole events were handled
 	length int64    // of all
+	done   [][]byte // pieces that are full
 }
 
 // The sizes of pieces. Of what a stream has room for, it has used two thirds at

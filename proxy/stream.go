@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"io"
 	"sync"
 	"time"
 
@@ -25,23 +26,23 @@ const keepalive = ": keepalive\n"
 // of them touch: the client's connection and the fields below it.
 type relay struct {
 	*call
+	body   io.Reader // of the upstream's answer
 	events dialect.Stream
 
-	received recording
-	scanner  sse.Scanner
-	edited   []byte // scratch, when what goes out differs from what came
-
+	received    recording
+	scanner     sse.Scanner
 	instruments *metrics.Upstream
 	lastEvent   time.Time
-	reported    bool // the upstream has told of an error
+	edited      []byte // scratch, when what goes out differs from what came
+	reported    bool   // the upstream has told of an error
 
 	mu      sync.Mutex
-	timer   *time.Timer
 	closed  bool
-	written time.Time // the last write to the client
-	reading time.Time // since when the upstream has been waited for
 	tail    bool      // the terminal event has come
 	gone    error     // why the client is not written to any more
+	written time.Time // the last write to the client
+	reading time.Time // since when the upstream has been waited for
+	timer   *time.Timer
 }
 
 // relayStream relays a stream to its end. The client has its headers, so every
@@ -49,7 +50,7 @@ type relay struct {
 func (c *call) relayStream() error {
 	c.stream = true
 	r := &relay{
-		call: c, events: c.dialect.Stream(c.request, c.added, c.conversation),
+		call: c, body: c.response.Body, events: c.dialect.Stream(c.request, c.added, c.conversation),
 		instruments: c.proxy.options.Metrics.Upstream(c.upstream),
 	}
 	// The request is recorded and sent: while the stream runs only what the
@@ -82,7 +83,7 @@ func (r *relay) run() error {
 	r.mu.Unlock()
 	defer r.stop() // also of a panic: the timer must not write to an answer that is over
 	for {
-		n, err := r.response.Body.Read(r.received.room())
+		n, err := r.body.Read(r.received.room())
 		now := time.Now()
 		r.received.add(n)
 		if n > 0 {

@@ -12,20 +12,24 @@ import (
 
 // chatStream follows the chunks of a streamed chat completion. Those of text
 // completions differ only in what a choice holds.
+//
+// Events of one stream are seldom in the time of a processor: what each of them
+// needs stands first, so that it is fetched together.
 type chatStream struct {
-	added        Added
-	conversation Conversation
-	expected     int // choices the harness asked for
+	added    Added
+	done     bool // [DONE] was seen
+	aborted  bool
+	failure  *Failure
+	unread   [][]byte // chunks that only go on with what was begun
+	expected int      // choices the harness asked for
+	ended    int      // choices with a finish reason
 
-	done    bool // [DONE] was seen
-	failure *Failure
-	aborted bool
-	model   string
-	usage   *registry.Usage
-	prompt  []byte             // its token ids, a JSON array
-	choices []chatStreamChoice // in order of first appearance
-	unread  [][]byte           // chunks that only go on with what was begun
-	idle    int                // choices of the last chunk that say nothing
+	choices      []chatStreamChoice // in order of first appearance
+	idle         int                // choices of the last chunk that say nothing
+	conversation Conversation
+	model        string
+	usage        *registry.Usage
+	prompt       []byte // its token ids, a JSON array
 
 	edited []byte // scratch: the replacement of an event
 }
@@ -200,6 +204,9 @@ func (s *chatStream) choice(at *rawjson.Cursor) {
 		c.tokenIDs = joinArrays(c.tokenIDs, tokenIDs)
 	}
 	if reason, ok := rawjson.String(finish); ok && reason != "" {
+		if c.finish == "" {
+			s.ended++
+		}
 		c.finish = reason
 		s.aborted = s.aborted || reason == finishAborted
 	}
@@ -291,15 +298,7 @@ func (s *chatStream) Complete() bool {
 }
 
 func (s *chatStream) finished() bool {
-	if len(s.choices) < s.expected {
-		return false
-	}
-	for i := range s.choices {
-		if s.choices[i].finish == "" {
-			return false
-		}
-	}
-	return true
+	return s.ended >= s.expected && s.ended == len(s.choices)
 }
 
 // Result implements Stream.
