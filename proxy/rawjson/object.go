@@ -15,7 +15,7 @@ type Object struct {
 	Src     []byte
 	Members []Member
 
-	spelling spelling
+	canonical bool // see Canonical
 }
 
 // ParseObject validates all of src, one object with optional white space
@@ -49,8 +49,8 @@ func ParseObjectKnowing(src []byte, reuse []Member, known func(key, rest []byte)
 	if err := f.at(src, i); err != nil {
 		return Object{}, err
 	}
-	s.known = true
-	return Object{Src: src, Members: members, spelling: s.spelling}, nil
+	s.checkUTF8(len(src))
+	return Object{Src: src, Members: members, canonical: !s.foreign}, nil
 }
 
 // members validates the object whose brace is at src[i]. known is that of
@@ -109,6 +109,8 @@ func (s *scanner) member(i int, known func(key, rest []byte) int) (Member, fault
 		n = known(m.Key, src[start:])
 	}
 	if n > 0 {
+		s.checkUTF8(start)
+		s.checked += n
 		m.ValueEnd, f = s.behind(start+n, 1)
 	} else {
 		m.ValueEnd, f = s.value(start, 1)

@@ -90,8 +90,10 @@ func (n *nesting) object(depth int) bool {
 
 // A scanner validates a text and sees how its strings are spelled.
 type scanner struct {
-	src []byte
-	spelling
+	src     []byte
+	seen    uint64 // has the top bit of a byte set if there is anything but ASCII
+	foreign bool   // there is a string that Quote would spell otherwise
+	checked int    // see checkUTF8
 }
 
 // value validates the value that starts at src[i], inside depth others, and

@@ -7,34 +7,26 @@ import "unicode/utf8"
 // common encoders spell so too; then strings are equal exactly if their bytes
 // are, and nothing has to be unescaped to hash or to compare them.
 
-// A spelling is what is known of how the strings of a text are spelled.
-type spelling struct {
-	known   bool   // the text was looked at, and what follows is so
-	foreign bool   // there is an escape that Quote does not write
-	seen    uint64 // has the top bit of a byte set if there is anything but ASCII
-}
-
-// join adds to a text a name that is spelled by Quote and a value, which may be none.
-func (s *spelling) join(name string, value []byte) {
-	for i := range len(name) {
-		s.seen |= uint64(name[i])
-	}
-	if len(value) == 0 {
-		return
-	}
-	v := scanner{src: value}
-	_, f := v.value(0, 0)
-	s.known = s.known && f == faultNone
-	s.foreign = s.foreign || v.foreign
-	s.seen |= v.seen
-}
-
 // Canonical reports whether all strings of the object, names included, are known
 // to be as [Quote] spells them. Of an object that came out of an edit that is
 // known if it was of the one that went in.
-func (o Object) Canonical() bool {
-	s := &o.spelling
-	return s.known && !s.foreign && (s.seen&highs == 0 || utf8.Valid(o.Src))
+func (o Object) Canonical() bool { return o.canonical }
+
+// canonical reports whether value is JSON whose strings are as Quote spells them.
+func canonical(value []byte) bool {
+	s := scanner{src: value}
+	_, f := s.value(0, 0)
+	s.checkUTF8(len(value))
+	return f == faultNone && !s.foreign
+}
+
+// checkUTF8 sees whether the text is UTF-8 up to src[end], which has been scanned,
+// from where the last check ended. Most texts are ASCII.
+func (s *scanner) checkUTF8(end int) {
+	if s.seen&highs != 0 && !utf8.Valid(s.src[s.checked:end]) {
+		s.foreign = true
+	}
+	s.checked = end
 }
 
 // AppendCanonical appends the inside of the string raw as [Quote] spells it. It

@@ -5,12 +5,16 @@ import (
 	"math"
 	"math/bits"
 	"strconv"
+	"unicode/utf8"
 )
 
 // String decodes a string; ok is false for other values. See [AppendString].
 func String(raw []byte) (s string, ok bool) {
 	if Kind(raw) != '"' {
 		return "", false
+	}
+	if n := len(raw) - 1; n > 0 && raw[0] == '"' && skipPlain(raw, 1) == n && raw[n] == '"' && utf8.Valid(raw) {
+		return string(raw[1:n]), true
 	}
 	return string(AppendString(make([]byte, 0, len(raw)), raw)), true
 }

@@ -68,9 +68,9 @@ func (o Object) moved(src []byte, splices []splice) Object {
 		members = append(members, memberAt(src, start, moved(m.ValueStart), moved(m.ValueEnd)))
 	}
 	moved(len(o.Src))
-	spelling := o.spelling
+	same := o.canonical
 	for i := range splices {
-		spelling.join(splices[i].name, splices[i].value)
+		same = same && (len(splices[i].value) == 0 || canonical(splices[i].value))
 	}
 	for _, s := range splices[next:] {
 		start := s.from + shift
@@ -82,7 +82,7 @@ func (o Object) moved(src []byte, splices []splice) Object {
 		members = append(members, memberAt(src, start, value, end))
 		shift = end - s.from
 	}
-	return Object{Src: src, Members: members, spelling: spelling}
+	return Object{Src: src, Members: members, canonical: same}
 }
 
 func memberAt(src []byte, start, valueStart, valueEnd int) Member {
