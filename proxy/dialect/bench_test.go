@@ -1,6 +1,7 @@
 package dialect_test
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -96,6 +97,40 @@ func BenchmarkConversation(b *testing.B) {
 			dialect.Chat{}.Conversation(r)
 		}
 	})
+}
+
+// The other formats, each with a list of texts and one of tool calls.
+func BenchmarkConversationOfOtherFormats(b *testing.B) {
+	const field, size = "messages", 64 << 10
+	prose := bodies()[0]
+	blocks := body{message: `{"role":"assistant","content":[{"type":"text","text":"Let me see.\n"},{"type":"tool_use","id":"toolu_8f2c1e","name":"bash","input":` +
+		`{"command":"go test ./...","timeout":120}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_8f2c1e","content":"ok\t0.5s\n"}]}`}
+	items := body{message: `{"type":"function_call","id":"fc_1","call_id":"call_8f2c1e","name":"bash","arguments":"{\"command\":\"go test ./...\",\"timeout\":120}"},` +
+		`{"type":"function_call_output","call_id":"call_8f2c1e","output":"ok\t0.5s\n"}`}
+	for _, tt := range []struct {
+		name    string
+		dialect dialect.Dialect
+		field   string
+		body    body
+	}{
+		{"messages/prose", dialect.Messages{}, field, prose},
+		{"messages/tools", dialect.Messages{}, field, blocks},
+		{"responses/prose", dialect.Responses{}, "input", prose},
+		{"responses/tools", dialect.Responses{}, "input", items},
+	} {
+		b.Run(tt.name, func(b *testing.B) {
+			request := bytes.Replace(tt.body.request(size), []byte(field), []byte(tt.field), 1)
+			r, err := tt.dialect.Parse(request, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(len(request)))
+			b.ReportAllocs()
+			for b.Loop() {
+				tt.dialect.Conversation(r)
+			}
+		})
+	}
 }
 
 func BenchmarkResponse(b *testing.B) {

@@ -74,7 +74,7 @@ func choicesOf(object rawjson.Object, read func(raw rawChoice, choice *registry.
 	for range at.Elements {
 		raw := rawChoiceAt(&at)
 		index, _ := rawjson.Int(raw.index)
-		result.Choices = append(result.Choices, registry.Choice{Index: int(index), FinishReason: finishReason(raw.finish)})
+		result.Choices = append(result.Choices, registry.Choice{Index: int(index), FinishReason: word(raw.finish)})
 		choice := &result.Choices[len(result.Choices)-1]
 		if result.PromptTokenIDs == nil {
 			result.PromptTokenIDs = notNull(raw.promptTokenIDs)
@@ -83,21 +83,6 @@ func choicesOf(object rawjson.Object, read func(raw rawChoice, choice *registry.
 		result.Aborted = result.Aborted || choice.FinishReason == finishAborted
 	}
 	return result
-}
-
-// finishReason is the reason as a string, without memory of its own if it is a
-// usual one.
-func finishReason(raw []byte) string {
-	switch string(raw) {
-	case `"stop"`:
-		return "stop"
-	case `"tool_calls"`:
-		return "tool_calls"
-	case `"length"`:
-		return "length"
-	}
-	reason, _ := rawjson.String(raw)
-	return reason
 }
 
 // Visible implements Dialect.
@@ -125,7 +110,7 @@ func (Chat) Inspect(response []byte) Details {
 		}
 		details.Choices = append(details.Choices, ChoiceDetails{
 			Index:              int(index),
-			FinishReason:       finishReason(rawjson.Lookup(raw, "finish_reason")),
+			FinishReason:       word(rawjson.Lookup(raw, "finish_reason")),
 			CompletionTokenIDs: completionTokenIDs(raw),
 			CompletionLogprobs: notNull(rawjson.Lookup(raw, "logprobs")),
 		})

@@ -18,7 +18,7 @@ import (
 // [rawjson.AppendCanonical], in which they usually are already.
 type fingerprint struct {
 	hash  uint64 // of the parts of a message so far
-	calls uint64 // of its tool calls, which come last; 0 is none
+	calls uint64 // of its tool calls and other blocks, which come last; 0 is none
 
 	canonical bool // what raw strings are given is in that spelling
 	scratch   []byte
@@ -96,7 +96,13 @@ func (f *fingerprint) text(b []byte) uint64 {
 }
 
 // quoted adds the text that a JSON string stands for, an empty one for other values.
-func (f *fingerprint) quoted(raw []byte) { f.number(xxh3.Hash(f.spelled(raw))) }
+func (f *fingerprint) quoted(raw []byte) { f.number(f.string(raw)) }
+
+// string hashes the text that a JSON string stands for.
+func (f *fingerprint) string(raw []byte) uint64 { return xxh3.Hash(f.spelled(raw)) }
+
+// block adds the hash of a tool call or another part that comes behind the text.
+func (f *fingerprint) block(hash uint64) { f.calls = link(f.calls, hash) }
 
 // spelled gives the inside of a JSON string in its canonical spelling, valid until
 // the next call.
@@ -120,14 +126,12 @@ func (f *fingerprint) unquoted(raw []byte) []byte {
 
 // toolCall adds one tool call. The arguments are JSON text.
 func (f *fingerprint) toolCall(id, name, arguments []byte) {
-	f.calls = link(f.calls, callSum(f.text(id), f.text(name), valueHash(arguments)))
+	f.block(callSum(f.text(id), f.text(name), valueHash(arguments)))
 }
 
 // quotedCall is toolCall of JSON strings.
 func (f *fingerprint) quotedCall(id, name, arguments []byte) {
-	f.calls = link(f.calls, callSum(
-		xxh3.Hash(f.spelled(id)), xxh3.Hash(f.spelled(name)), valueHash(f.unquoted(arguments)),
-	))
+	f.block(callSum(f.string(id), f.string(name), valueHash(f.unquoted(arguments))))
 }
 
 func callSum(id, name, arguments uint64) uint64 { return link(link(id, name), arguments) }
@@ -138,11 +142,24 @@ func (f *fingerprint) content(raw []byte) {
 	f.number(f.contentHash(&at))
 }
 
+// join is a text of so many strings with one more, in canonical spelling, and valid
+// until the next call.
+func (f *fingerprint) join(text []byte, strings int, raw []byte) []byte {
+	switch strings {
+	case 0:
+		return f.spelled(raw)
+	case 1:
+		f.joined = append(f.joined[:0], text...)
+	}
+	f.joined = append(f.joined, f.spelled(raw)...)
+	return f.joined
+}
+
 // contentHash hashes the content at a cursor: text as a string or in parts is the
 // same text, null is none, and other parts count as JSON values.
 func (f *fingerprint) contentHash(at *rawjson.Cursor) uint64 {
 	if at.Kind() != '[' {
-		return xxh3.Hash(f.spelled(at.Value()))
+		return f.string(at.Value())
 	}
 	var text []byte
 	var before uint64 // what is before it, 0 if nothing is
@@ -155,20 +172,12 @@ func (f *fingerprint) contentHash(at *rawjson.Cursor) uint64 {
 				t = at.Value()
 			}
 		}
-		switch {
-		case rawjson.Kind(t) != '"':
+		if rawjson.Kind(t) != '"' {
 			before = link(link(before, xxh3.Hash(text)), partHash(part.Value()))
 			text, parts = nil, 0
 			continue
-		case parts == 0:
-			text = f.spelled(t)
-		case parts == 1:
-			f.joined = append(f.joined[:0], text...)
-			fallthrough
-		default:
-			f.joined = append(f.joined, f.spelled(t)...)
-			text = f.joined
 		}
+		text = f.join(text, parts, t)
 		parts++
 	}
 	if before == 0 {

@@ -78,50 +78,80 @@ func (Messages) Conversation(r *Request) Conversation {
 	defer f.free()
 	f.of(r.Object)
 	return f.list(Messages{}, r, messagesField, func(at *rawjson.Cursor) (uint64, bool) {
-		message := at.Value()
-		return f.messagesMessage(rawjson.Lookup(message, "role"), rawjson.Lookup(message, "content")), true
+		return f.messagesMessage(at), true
 	})
 }
 
-func (f *fingerprint) messagesMessage(role, content []byte) uint64 {
+// messagesMessage fingerprints the message at a cursor.
+func (f *fingerprint) messagesMessage(at *rawjson.Cursor) uint64 {
+	var role []byte
+	text := noText
 	f.reset()
-	f.quoted(role)
-	if rawjson.Kind(content) == '"' {
-		f.quoted(content)
-		return f.sum()
-	}
-	f.joined = f.joined[:0]
-	for block := range rawjson.Elements(content) {
-		if kind, _ := rawjson.String(rawjson.Lookup(block, "type")); kind == "text" {
-			f.joined = append(f.joined, f.spelled(rawjson.Lookup(block, "text"))...)
+	for key := range at.Fields {
+		switch string(key) {
+		case "role":
+			role = at.Value()
+		case "content":
+			f.calls = 0
+			text = f.messagesContent(at)
 		}
 	}
-	f.number(xxh3.Hash(f.joined))
-	for block := range rawjson.Elements(content) {
+	f.quoted(role)
+	f.number(text)
+	return f.sum()
+}
+
+// messagesContent adds the blocks of the content at a cursor, and returns the hash
+// of its text, which is added in one piece.
+func (f *fingerprint) messagesContent(at *rawjson.Cursor) uint64 {
+	if at.Kind() == '"' {
+		return f.string(at.Value())
+	}
+	var text []byte
+	parts := 0
+	for range at.Elements {
+		block := at.Value()
+		kind, written := blockOf(block)
+		if kind == "text" {
+			text = f.join(text, parts, written)
+			parts++
+			continue
+		}
 		f.messagesBlock(block, nil)
 	}
-	return f.sum()
+	return xxh3.Hash(text)
+}
+
+// blockOf is the type of a block, and its text.
+func blockOf(block []byte) (kind string, text []byte) {
+	at := rawjson.Walk(block)
+	for key := range at.Fields {
+		switch string(key) {
+		case "type":
+			kind = word(at.Value())
+		case "text":
+			text = at.Value()
+		}
+	}
+	return kind, text
 }
 
 // messagesBlock adds a block that is neither text, which is added in one
 // piece, nor reasoning, which harnesses may leave out. An input takes the place
 // of the block's own.
 func (f *fingerprint) messagesBlock(block, input []byte) {
-	switch kind, _ := rawjson.String(rawjson.Lookup(block, "type")); kind {
+	switch kind := word(rawjson.Lookup(block, "type")); kind {
 	case "text", "thinking", "redacted_thinking":
 	case "tool_use", "server_tool_use", "mcp_tool_use":
 		if len(input) == 0 {
 			input = rawjson.Lookup(block, "input")
 		}
-		f.number(callSum(
-			xxh3.Hash(f.spelled(rawjson.Lookup(block, "id"))), xxh3.Hash(f.spelled(rawjson.Lookup(block, "name"))), valueHash(input),
-		))
+		f.block(callSum(f.string(rawjson.Lookup(block, "id")), f.string(rawjson.Lookup(block, "name")), valueHash(input)))
 	case "tool_result":
-		f.bytes([]byte(kind))
-		f.quoted(rawjson.Lookup(block, "tool_use_id"))
-		f.content(rawjson.Lookup(block, "content"))
+		content := rawjson.Walk(rawjson.Lookup(block, "content"))
+		f.block(callSum(f.text([]byte(kind)), f.string(rawjson.Lookup(block, "tool_use_id")), f.contentHash(&content)))
 	default:
-		f.number(partHash(block))
+		f.block(partHash(block))
 	}
 }
 
@@ -148,13 +178,17 @@ func (Messages) Response(body []byte, c Conversation) (Result, error) {
 	usage.update(raw)
 	result.Usage = usage.total()
 	raw, _ = object.Get("stop_reason")
-	choice := registry.Choice{Continuation: c.Continued(f.messagesMessage([]byte(`"assistant"`), content))}
-	choice.FinishReason, _ = rawjson.String(raw)
+	at := rawjson.Walk(content)
+	said := f.messagesContent(&at)
+	f.bytes([]byte("assistant"))
+	f.number(said)
+	choice := registry.Choice{Continuation: c.Continued(f.sum())}
+	choice.FinishReason = word(raw)
 	var text []byte
 	for block := range rawjson.Elements(content) {
-		switch kind, _ := rawjson.String(rawjson.Lookup(block, "type")); kind {
+		switch kind, written := blockOf(block); kind {
 		case "text":
-			text = rawjson.AppendString(text, rawjson.Lookup(block, "text"))
+			text = rawjson.AppendString(text, written)
 		case "tool_use":
 			name, _ := rawjson.String(rawjson.Lookup(block, "name"))
 			choice.ToolCalls = append(choice.ToolCalls, name)

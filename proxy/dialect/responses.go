@@ -119,10 +119,14 @@ const itemReference = "item_reference"
 
 // itemType is an item's type. Messages and references may leave it out.
 func itemType(item []byte) string {
-	if kind, _ := rawjson.String(rawjson.Lookup(item, "type")); kind != "" {
-		return kind
-	}
-	if rawjson.Lookup(item, "role") != nil {
+	return typeOf(rawjson.Lookup(item, "type"), rawjson.Lookup(item, "role"))
+}
+
+func typeOf(kind, role []byte) string {
+	switch word := word(kind); {
+	case word != "":
+		return word
+	case role != nil:
 		return "message"
 	}
 	return itemReference
@@ -180,28 +184,60 @@ func (Responses) Conversation(r *Request) Conversation {
 	})
 }
 
+// A rawItem is what is read of an item, as it stands there.
+type rawItem struct {
+	kind, role, content, id, callID, name, arguments, input, output []byte
+}
+
+func rawItemOf(item []byte) (raw rawItem) {
+	at := rawjson.Walk(item)
+	for key := range at.Fields {
+		switch string(key) {
+		case "type":
+			raw.kind = at.Value()
+		case "role":
+			raw.role = at.Value()
+		case "content":
+			raw.content = at.Value()
+		case "id":
+			raw.id = at.Value()
+		case "call_id":
+			raw.callID = at.Value()
+		case "name":
+			raw.name = at.Value()
+		case "arguments":
+			raw.arguments = at.Value()
+		case "input":
+			raw.input = at.Value()
+		case "output":
+			raw.output = at.Value()
+		}
+	}
+	return raw
+}
+
 // responsesItem fingerprints an item of a request or of a response. False is an
 // item that harnesses may leave out.
 func (f *fingerprint) responsesItem(item []byte) bool {
 	f.reset()
-	field := func(key string) []byte { return rawjson.Lookup(item, key) }
-	switch kind := itemType(item); kind {
+	raw := rawItemOf(item)
+	switch kind := typeOf(raw.kind, raw.role); kind {
 	case "reasoning":
 		return false
 	case "message":
-		f.quoted(field("role"))
-		f.content(field("content"))
+		f.quoted(raw.role)
+		f.content(raw.content)
 	case "function_call":
-		f.quotedCall(field("call_id"), field("name"), field("arguments"))
+		f.quotedCall(raw.callID, raw.name, raw.arguments)
 	case "custom_tool_call":
-		f.quotedCall(field("call_id"), field("name"), field("input"))
+		f.quotedCall(raw.callID, raw.name, raw.input)
 	case "function_call_output", "custom_tool_call_output":
 		f.bytes([]byte(kind))
-		f.quoted(field("call_id"))
-		f.content(field("output"))
+		f.quoted(raw.callID)
+		f.content(raw.output)
 	case itemReference:
 		f.bytes([]byte(kind))
-		f.quoted(field("id"))
+		f.quoted(raw.id)
 	default:
 		f.bytes([]byte(kind))
 		f.number(itemHash(item))

@@ -37,7 +37,7 @@ func responsesResult(response []byte, items [][]byte, c Conversation) Result {
 			incomplete = rawjson.Lookup(value, "reason")
 		}
 	}
-	finish, _ := rawjson.String(status)
+	finish := word(status)
 	result.Aborted = finish == "cancelled"
 	if result.Failure = responsesFailure(response, finish, output); result.Failure != nil {
 		return result
