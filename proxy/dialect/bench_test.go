@@ -133,6 +133,26 @@ func BenchmarkConversationOfOtherFormats(b *testing.B) {
 	}
 }
 
+// Prompts of a megabyte: the hash of all, and those of two of its beginnings.
+func BenchmarkPrompt(b *testing.B) {
+	for name, prompt := range map[string]string{
+		"text": `"` + strings.Repeat(`All work and no play makes a dull day.\n`, 1<<20/40) + `"`,
+		"ids":  `[0` + strings.Repeat(`,12,3456,151643`, 1<<16) + `]`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			r, err := dialect.Completions{}.Parse([]byte(`{"prompt":`+prompt+`}`), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(len(prompt)))
+			b.ReportAllocs()
+			for b.Loop() {
+				dialect.Completions{}.Conversation(r).TextPrefixes()([]int{1 << 19, 900_000})
+			}
+		})
+	}
+}
+
 func BenchmarkResponse(b *testing.B) {
 	whole := answer(2 << 10)
 	b.SetBytes(int64(len(whole)))

@@ -29,7 +29,7 @@ const idSize = 8
 func newText(raw []byte, echoed bool) *text {
 	t := &text{raw: raw, ids: rawjson.Kind(raw) == '[', echoed: echoed, digest: newTextDigest(rawjson.Kind(raw))}
 	if t.ids {
-		n, ok := writeIDs(&t.digest, raw)
+		_, n, ok := writeIDs(&t.digest, raw, nil)
 		t.length = n * idSize
 		if !ok {
 			return nil
@@ -55,23 +55,31 @@ func newTextDigest(kind byte) xxhash.Digest {
 	return d
 }
 
-// writeIDs adds token ids and says how many there are; false is not only ids.
-func writeIDs(d *xxhash.Digest, ids []byte) (n int, ok bool) {
-	for raw := range rawjson.Elements(ids) {
-		if !writeID(d, raw) {
-			return n, false
+// writeIDs adds token ids and says how many there are; false is not only ids. It
+// returns the hashes at those of the lengths, which ascend, where an id ends.
+func writeIDs(d *xxhash.Digest, ids []byte, lengths []int) (prefixes []uint64, n int, ok bool) {
+	var room [64 * idSize]byte
+	b := room[:0]
+	for id, ok := range rawjson.Ints(ids) {
+		if !ok {
+			return nil, n, false
 		}
+		b = binary.LittleEndian.AppendUint64(b, uint64(id)) //nolint:gosec // any bits will do
 		n++
+		for len(lengths) > 0 && lengths[0] < n*idSize {
+			lengths = lengths[1:]
+		}
+		asked := len(lengths) > 0 && lengths[0] == n*idSize
+		if asked || len(b) == len(room) {
+			d.Write(b) //nolint:errcheck // documented never to fail
+			b = room[:0]
+		}
+		if asked {
+			prefixes = append(prefixes, d.Sum64())
+		}
 	}
-	return n, true
-}
-
-func writeID(d *xxhash.Digest, raw []byte) bool {
-	id, ok := rawjson.Int(raw)
-	var b [idSize]byte
-	binary.LittleEndian.PutUint64(b[:], uint64(id))
-	d.Write(b[:]) //nolint:errcheck // documented never to fail
-	return ok
+	d.Write(b) //nolint:errcheck // documented never to fail
+	return prefixes, n, true
 }
 
 // prefixes hashes the beginnings of these lengths, which ascend.
@@ -81,7 +89,8 @@ func (t *text) prefixes(lengths []int) []uint64 {
 	}
 	d := newTextDigest(rawjson.Kind(t.raw))
 	if t.ids {
-		return t.idPrefixes(&d, lengths)
+		prefixes, _, _ := writeIDs(&d, t.raw, lengths)
+		return prefixes
 	}
 	var prefixes []uint64
 	f := newFingerprint()
@@ -98,27 +107,12 @@ func (t *text) prefixes(lengths []int) []uint64 {
 	return prefixes
 }
 
-func (t *text) idPrefixes(d *xxhash.Digest, lengths []int) (prefixes []uint64) {
-	length := 0
-	for id := range rawjson.Elements(t.raw) {
-		writeID(d, id)
-		length += idSize
-		for len(lengths) > 0 && lengths[0] < length {
-			lengths = lengths[1:]
-		}
-		if len(lengths) > 0 && lengths[0] == length {
-			prefixes = append(prefixes, d.Sum64())
-		}
-	}
-	return prefixes
-}
-
 // continued is the text followed by a completion, as the answer has that: its
 // hash, 0 if that cannot be known, and its length. ids is JSON, or nil.
 func (t *text) continued(completion, ids []byte) (hash uint64, length int) {
 	d := t.digest
 	if t.ids {
-		n, ok := writeIDs(&d, ids)
+		_, n, ok := writeIDs(&d, ids, nil)
 		if !ok || n == 0 {
 			return 0, 0
 		}

@@ -133,6 +133,8 @@ func FuzzObjectsAgreeWithEncodingJSON(f *testing.F) {
 func FuzzWalkingAgreesWithEncodingJSON(f *testing.F) {
 	addTexts(f)
 	f.Add([]byte(` [ 1 ,[2],{"a":[3]} ,"]" ] `))
+	f.Add([]byte(`[0,12, 345,01,-6,7.0,8e1,999999999999999999,9223372036854775807,9223372036854775808 ,9]`))
+	f.Add([]byte(`[0,12, 345,-6,7.0,8e1,999999999999999999,9223372036854775807,9223372036854775808 ,true,9]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var got, want []string
 		for raw := range rawjson.Elements(text) {
@@ -141,6 +143,16 @@ func FuzzWalkingAgreesWithEncodingJSON(f *testing.F) {
 		for key := range rawjson.Fields(text) {
 			rawjson.Lookup(text, string(key))
 		}
+		i := 0
+		for n, ok := range rawjson.Ints(text) {
+			if i >= len(got) {
+				break // not an array
+			}
+			if want, wanted := rawjson.Int([]byte(got[i])); n != want || ok != wanted {
+				t.Fatalf("%q: element %d is %d, %v; want %d, %v", text, i, n, ok, want, wanted)
+			}
+			i++
+		}
 		var raws []json.RawMessage
 		if tooDeep(text) || json.Unmarshal(text, &raws) != nil {
 			return // not an array: it was enough not to panic and to end
@@ -148,8 +160,8 @@ func FuzzWalkingAgreesWithEncodingJSON(f *testing.F) {
 		for _, raw := range raws {
 			want = append(want, string(raw))
 		}
-		if !slices.Equal(got, want) {
-			t.Fatalf("%q: got %q; want %q", text, got, want)
+		if !slices.Equal(got, want) || i != len(got) {
+			t.Fatalf("%q: got %q, %d of them as numbers; want %q", text, got, i, want)
 		}
 	})
 }

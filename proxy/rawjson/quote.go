@@ -51,7 +51,7 @@ func appendContents(dst, raw []byte, canonical bool) []byte {
 // or a short escape and not near the end of raw, and says how far that is. Words
 // are copied whole, and what is too much of them is written over.
 func appendPlain(dst, raw []byte, i int) ([]byte, int) {
-	dst = slices.Grow(dst, len(raw)) // no text is longer than what it is written as
+	dst = slices.Grow(dst, len(raw)-i) // no text is longer than what it is written as
 	room := dst[len(dst):cap(dst)]
 	n := 0
 	for len(raw)-i >= 16 && len(room)-n >= 8 {

@@ -153,6 +153,7 @@ values:
 			case i < len(src) && src[i] == ',':
 				i = skipSpace(src, i+1)
 				if !object {
+					i = scanDigits(src, i)
 					continue values
 				}
 				if i, f = s.key(i); f != faultNone {
@@ -232,6 +233,18 @@ func scanLiteral(src []byte, i int, word string) (int, fault) {
 		}
 	}
 	return i + len(word), faultNone
+}
+
+// scanDigits goes over elements of an array that are nothing but digits, such as
+// token ids, and returns where the first of other kind begins, or the last.
+func scanDigits(src []byte, i int) int {
+	for {
+		end := skipDigits(src, i)
+		if end == i || end >= len(src) || src[end] != ',' || src[i] == '0' && end > i+1 {
+			return i
+		}
+		i = skipSpace(src, end+1)
+	}
 }
 
 // scanNumber follows RFC 8259, section 6.

@@ -62,7 +62,7 @@ func Int(raw []byte) (n int64, ok bool) {
 
 // digits is Int for what numbers mostly are: nothing but a few digits.
 func digits(raw []byte) (n int64, ok bool) {
-	if len(raw) == 0 || len(raw) > 18 || raw[0] == '0' && len(raw) > 1 {
+	if !fewDigits(raw) {
 		return 0, false
 	}
 	for _, c := range raw {
@@ -72,6 +72,12 @@ func digits(raw []byte) (n int64, ok bool) {
 		n = n*10 + int64(c-'0')
 	}
 	return n, true
+}
+
+// fewDigits reports whether raw, if it has nothing but digits, is a number that
+// fits an int64 whatever they are.
+func fewDigits(raw []byte) bool {
+	return len(raw) == 1 || len(raw) > 1 && len(raw) <= 18 && raw[0] != '0'
 }
 
 // magnitude returns the value of an unsigned JSON number. Zeros are held back

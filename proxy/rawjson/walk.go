@@ -37,6 +37,33 @@ func Elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
+// Ints iterates over the elements of an array as [Int] reads them, and over nothing
+// if it is not one.
+func Ints(array []byte) iter.Seq2[int64, bool] {
+	return func(yield func(n int64, ok bool) bool) {
+		i := skipSpace(array, 0)
+		if i >= len(array) || array[i] != '[' {
+			return
+		}
+		i = skipSpace(array, i+1)
+		for i < len(array) && array[i] != ']' {
+			end, n, ok := i, int64(0), true
+			for end < len(array) && array[end]-'0' <= 9 {
+				n = n*10 + int64(array[end]-'0')
+				end++
+			}
+			if !fewDigits(array[i:end]) || end < len(array) && array[end] != ',' && array[end] != ']' {
+				end = skipValue(array, i)
+				n, ok = Int(array[i:end])
+			}
+			if end == i || !yield(n, ok) {
+				return
+			}
+			i = skipSeparator(array, end, ',')
+		}
+	}
+}
+
 // Map returns an array with edit's result in the place of each element and
 // every other byte as it was; what is no array is returned as it is.
 func Map(array []byte, edit func(element []byte) []byte) []byte {
