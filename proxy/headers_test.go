@@ -163,9 +163,10 @@ func TestRequestIDIsKeptOrMade(t *testing.T) {
 	if v := got.Header.Values("X-Upstream-Request-Id"); len(v) != 1 || v[0] != last.UpstreamRequestID {
 		t.Errorf("the upstream's id is answered as %q", v)
 	}
-	if logs := s.logs.String(); !strings.Contains(logs, `"request_id":"req-1"`) || !strings.Contains(logs, last.UpstreamRequestID) {
-		t.Error("the ids are not in the log")
-	}
+	until(t, "the ids are in the log", func() bool { // written after the answer
+		logs := s.logs.String()
+		return strings.Contains(logs, `"request_id":"req-1"`) && strings.Contains(logs, last.UpstreamRequestID)
+	})
 }
 
 // Another muxproxy may be the upstream.
