@@ -1,6 +1,7 @@
 package rawjson
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 	"slices"
@@ -22,8 +23,8 @@ func appendContents(dst, raw []byte, canonical bool) []byte {
 	i++
 	clean := utf8.Valid(raw)
 	for i < len(raw) {
-		if clean && !canonical {
-			dst, i = appendPlain(dst, raw, i)
+		if clean {
+			dst, i = appendRun(dst, raw, i, canonical)
 		}
 		end := skipPlain(raw, i)
 		if clean {
@@ -47,14 +48,14 @@ func appendContents(dst, raw []byte, canonical bool) []byte {
 	return dst
 }
 
-// appendPlain appends what stands in a string from raw[i] on as far as it is plain
-// or a short escape and not near the end of raw, and says how far that is. Words
-// are copied whole, and what is too much of them is written over.
-func appendPlain(dst, raw []byte, i int) ([]byte, int) {
+// appendRun appends what stands in a string from raw[i] on, up to what is rare or
+// near the end of raw, and says where that is. Words are copied whole, and what is
+// too much of them is written over.
+func appendRun(dst, raw []byte, i int, canonical bool) ([]byte, int) {
 	dst = slices.Grow(dst, len(raw)-i) // no text is longer than what it is written as
 	room := dst[len(dst):cap(dst)]
 	n := 0
-	for len(raw)-i >= 16 && len(room)-n >= 8 {
+	for len(raw)-i >= 16 && len(room)-n >= 16 {
 		x := binary.LittleEndian.Uint64(raw[i:])
 		binary.LittleEndian.PutUint64(room[n:], x)
 		m := specials(x)
@@ -66,12 +67,28 @@ func appendPlain(dst, raw []byte, i int) ([]byte, int) {
 		run := bits.TrailingZeros64(m) / 8
 		i += run
 		n += run
-		if raw[i] != '\\' || shortEscapes[raw[i+1]] == 0 {
+		if raw[i] != '\\' {
 			break
 		}
-		room[n] = shortEscapes[raw[i+1]]
-		i += 2
-		n++
+		c := raw[i+1]
+		if canonical && ownShort[c] == 1 {
+			room[n], room[n+1] = '\\', c
+			i += 2
+			n += 2
+			continue
+		}
+		if short := shortEscapes[c]; short != 0 {
+			room[n] = short
+			i += 2
+			n++
+			continue
+		}
+		r := codeUnit(raw, i+2)
+		if c != 'u' || utf16.IsSurrogate(r) || canonical && (r < 0x20 || r == '"' || r == '\\') {
+			break
+		}
+		i += len(`\u0000`)
+		n += utf8.EncodeRune(room[n:], r)
 	}
 	return dst[:len(dst)+n], i
 }
@@ -119,26 +136,24 @@ func codeUnit(raw []byte, i int) rune {
 	if i+4 > len(raw) {
 		return utf8.RuneError
 	}
-	var r rune
-	for _, c := range raw[i : i+4] {
-		d := unhex(c)
-		if d < 0 {
-			return utf8.RuneError
-		}
-		r = r<<4 | d
+	b := raw[i : i+4]
+	r := hexDigits[b[0]]<<12 | hexDigits[b[1]]<<8 | hexDigits[b[2]]<<4 | hexDigits[b[3]]
+	if r < 0 {
+		return utf8.RuneError
 	}
 	return r
 }
 
-func unhex(c byte) rune {
-	switch {
-	case c-'0' <= 9:
-		return rune(c - '0')
-	case (c|0x20)-'a' <= 5:
-		return rune((c|0x20)-'a') + 10
+// hexDigits is what hexadecimal digits stand for, -1 for other characters.
+var hexDigits = func() (digits [256]rune) { //nolint:gochecknoglobals // a table
+	for c := range digits {
+		digits[c] = -1
 	}
-	return -1
-}
+	for d, c := range []byte("0123456789abcdef") {
+		digits[c], digits[bytes.ToUpper([]byte{c})[0]] = rune(d), rune(d)
+	}
+	return digits
+}()
 
 // Quote appends s as a JSON string. Only what RFC 8259, section 7, demands is
 // escaped: quotes, backslashes and control characters, not '<', '>' and '&'.

@@ -69,7 +69,7 @@ func (s *scanner) escape(i int) (int, fault) {
 		return i + 1, faultNone
 	case 'u':
 		for k := 1; k <= 4; k++ {
-			if i+k >= len(src) || unhex(src[i+k]) < 0 {
+			if i+k >= len(src) || hexDigits[src[i+k]] < 0 {
 				return i + k, faultHex
 			}
 		}
