@@ -3,11 +3,13 @@
 package nonblock
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 )
@@ -31,11 +33,17 @@ func Conn(c net.Conn) net.Conn {
 	return q
 }
 
-// A conn replaces only Read and Write of TCPConn.
+// A conn replaces only Read, Write and Close of TCPConn.
 type conn struct {
 	*net.TCPConn
 	raw     syscall.RawConn
 	in, out direction
+
+	leaves  *leaves // where its peer is watched for; nil is nowhere
+	number  uint64  // there
+	left    context.CancelFunc
+	watched bool
+	closed  atomic.Bool
 }
 
 // A direction is what is being read, or written.
@@ -48,8 +56,22 @@ type direction struct {
 	err error
 }
 
+// Close implements [net.Conn].
+func (c *conn) Close() error {
+	if c.leaves != nil && !c.closed.Swap(true) {
+		c.leaves.drop(c.number)
+		if c.left != nil {
+			c.left()
+		}
+	}
+	return c.TCPConn.Close()
+}
+
 // Read implements [net.Conn].
 func (c *conn) Read(b []byte) (int, error) {
+	if len(b) == 1 && c.watched {
+		return 0, nil // see Context
+	}
 	if len(b) == 0 || len(b) > most {
 		return c.TCPConn.Read(b)
 	}

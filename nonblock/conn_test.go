@@ -31,12 +31,13 @@ func connect(tb testing.TB, listen func(net.Listener) net.Listener) (peer *net.T
 	if err != nil {
 		tb.Fatal(err)
 	}
+	l = listen(l)
 	defer l.Close()
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if conn, err = listen(l).Accept(); err != nil {
+	if conn, err = l.Accept(); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {

@@ -197,7 +197,7 @@ func (s *Server) running() int {
 type connKey struct{}
 
 func withConn(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, conn)
+	return context.WithValue(nonblock.Context(ctx, conn), connKey{}, conn)
 }
 
 // counted counts requests from when their handler is called. The ResponseWriter

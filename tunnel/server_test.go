@@ -131,6 +131,32 @@ func TestShutdownWithoutRunFreesThePort(t *testing.T) {
 	}
 }
 
+func TestRequestEndsWhenItsClientLeaves(t *testing.T) {
+	entered, ended := make(chan struct{}), make(chan struct{})
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-r.Context().Done()
+		close(ended)
+	})
+	ctx, leave := context.WithCancel(t.Context())
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL(), strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-entered
+		leave()
+	}()
+	response, err := http.DefaultClient.Do(request)
+	if err == nil {
+		response.Body.Close()
+	}
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("client: got %v; want that it has left", err)
+	}
+	<-ended
+}
+
 func TestDrainWaitsForCallsAndGoesOnListening(t *testing.T) {
 	entered, finish := make(chan struct{}), make(chan struct{})
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {

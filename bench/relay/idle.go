@@ -1,8 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,13 +30,14 @@ func openCounts(quick bool) []int {
 }
 
 const (
-	openingRate = 2000 // streams a second
-	settling    = 5 * time.Second
-	watching    = 10 * time.Second
+	openingAtOnce = 64          // streams
+	openingFor    = time.Minute // at most
+	settling      = 5 * time.Second
+	watching      = 5 * time.Second
 )
 
-// measureOpenStreams opens that many streams, or as many as it may have files
-// for, and watches how much memory the target has once all are open.
+// measureOpenStreams opens that many streams and watches how much memory the
+// target has once all of them are open.
 func (b *bench) measureOpenStreams(ctx context.Context, t target, count int) (result openStreams, err error) {
 	s, err := set(ctx, t)
 	if err != nil {
@@ -43,8 +48,7 @@ func (b *bench) measureOpenStreams(ctx context.Context, t target, count int) (re
 			err = closeErr
 		}
 	}()
-	opening := time.Duration(count) * time.Second / openingRate
-	model := pacedModel(int((opening+settling+watching)/time.Second)+2, 1)
+	model := pacedModel(int((openingFor+settling+watching)/time.Second), 1)
 	before, err := resident(s.pid)
 	if err != nil {
 		return result, err
@@ -53,20 +57,12 @@ func (b *bench) measureOpenStreams(ctx context.Context, t target, count int) (re
 	if err != nil {
 		return result, err
 	}
-	clients, err := r.dial(ctx, requestBody(2<<10, model, true))
-	if err != nil {
+	var open opened
+	defer open.cut()
+	if err := open.all(ctx, r, requestBody(2<<10, model, true)); err != nil {
 		return result, err
 	}
-	defer closeAll(clients)
-	var group errgroup.Group
-	start := time.Now()
-	for i, c := range clients {
-		group.Go(func() error {
-			time.Sleep(time.Until(start.Add(time.Duration(i) * time.Second / openingRate)))
-			return c.call(nil)
-		})
-	}
-	time.Sleep(opening + settling)
+	time.Sleep(settling)
 	var most int64
 	for end := time.Now().Add(watching); time.Now().Before(end); time.Sleep(time.Second / 4) {
 		now, err := resident(s.pid)
@@ -75,15 +71,64 @@ func (b *bench) measureOpenStreams(ctx context.Context, t target, count int) (re
 		}
 		most = max(most, now)
 	}
-	result = openStreams{
+	if n := open.ended.Load(); n > 0 {
+		return result, fmt.Errorf("%d streams ended before they were measured", n)
+	}
+	return openStreams{
 		Target: t.name, Open: count, RSS: float64(most) / (1 << 20),
 		KiBPerStream: float64(most-before) / (1 << 10) / float64(count),
-	}
-	if err := group.Wait(); err != nil {
-		return result, err
-	}
-	return result, r.end(ctx)
+	}, nil
 }
+
+// opened are streams that run.
+type opened struct {
+	reading sync.WaitGroup
+	ended   atomic.Int64
+
+	mu      sync.Mutex
+	clients []*client
+}
+
+// all opens one for each session, a few at a time, and returns when each has had
+// an event.
+func (o *opened) all(ctx context.Context, r *rollouts, body string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(openingAtOnce)
+	for _, a := range r.access {
+		group.Go(func() error {
+			c, err := dial(ctx, r.addr, a, body)
+			if err != nil {
+				return err
+			}
+			o.mu.Lock()
+			o.clients = append(o.clients, c)
+			o.mu.Unlock()
+			first := make(chan error, 1)
+			o.reading.Go(func() {
+				err := c.call(func([]byte) {
+					select {
+					case first <- nil:
+					default:
+					}
+				})
+				o.ended.Add(1)
+				select {
+				case first <- cmp.Or(err, errNoEvent):
+				default:
+				}
+			})
+			return <-first
+		})
+	}
+	return group.Wait()
+}
+
+func (o *opened) cut() {
+	closeAll(o.clients)
+	o.reading.Wait()
+}
+
+var errNoEvent = errors.New("a stream ended without an event")
 
 // otherFiles are what a process may have open beside its streams.
 const otherFiles = 128

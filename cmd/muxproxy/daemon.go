@@ -177,6 +177,7 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	d.background.Go(func() error { return d.registry.Run(work) })
 	d.background.Go(func() error { return d.upstreams.Run(work) })
+	d.background.Go(func() error { collectNowAndThen(work); return nil })
 	if cleaner, ok := d.driver.(interface{ Run(context.Context) error }); ok {
 		d.background.Go(func() error { return cleaner.Run(work) })
 	}
