@@ -25,11 +25,12 @@ import (
 // A bareStack is the data plane between a client and an upstream that allocate
 // next to nothing themselves, so that what is counted is muxproxy's.
 type bareStack struct {
-	tb     testing.TB
-	secret string
-	conn   net.Conn
-	reader *bufio.Reader
-	writes *atomic.Int64 // of muxproxy, to both sides
+	tb       testing.TB
+	registry *registry.Registry
+	secret   string
+	conn     net.Conn
+	reader   *bufio.Reader
+	writes   *atomic.Int64 // of muxproxy, to both sides
 }
 
 // bareModel answers every request on a connection with what answer writes.
@@ -110,6 +111,7 @@ func newBareStack(tb testing.TB, spec registry.Spec, answer func(w net.Conn)) *b
 	if err != nil {
 		tb.Fatal(err)
 	}
+	s.registry = r
 	var dialer net.Dialer
 	set := upstream.NewSet(upstream.Options{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, network, addr)
