@@ -137,6 +137,10 @@ func shift(m uint64, places int) (uint64, bool) {
 	return m, true
 }
 
+// trim cuts white space off, of which there is hardly ever any.
 func trim(raw []byte) []byte {
+	if len(raw) > 0 && raw[0] > ' ' && raw[len(raw)-1] > ' ' {
+		return raw
+	}
 	return bytes.Trim(raw, " \t\r\n")
 }
