@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"crypto/sha256"
 	"net/http"
 	"strconv"
 	"time"
@@ -48,14 +47,15 @@ func (x *exchange) retry(body []byte) retry {
 	r.marked = r.count > 0 || key != ""
 	r.expected = r.expected || key != ""
 
-	// Of the body 128 bits that are quick to make: whoever could find another with
-	// the same would repeat a request of its own session.
+	// 128 bits that are quick to make are enough: whoever could find another request
+	// with the same would repeat one of its own session.
 	content := xxh3.Hash128(body).Bytes()
 	var scratch [512]byte
 	b := append(scratch[:0], x.route...)
 	b = append(append(b, 0), x.query()...)
 	b = append(append(b, 0), content[:]...)
-	r.digest = sha256.Sum256(append(b, key...))
+	digest := xxh3.Hash128(append(b, key...)).Bytes()
+	copy(r.digest[:], digest[:])
 	return r
 }
 
