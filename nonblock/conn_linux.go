@@ -51,8 +51,8 @@ type direction struct {
 	step func(fd uintptr) (done bool) // read or write, made a value once
 
 	mu  sync.Mutex // also held while the connection is waited for
-	b   []byte     // nil is that only waiting is wanted
-	n   int        // bytes of b that are done
+	b   []byte
+	n   int // bytes of b that are done
 	err error
 }
 
@@ -103,15 +103,6 @@ func (c *conn) as(op string, err error) error {
 	return &net.OpError{Op: op, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }
 
-// Await waits until reading from c need not wait, and needs no memory for what
-// comes. It may return early, and does for what is no such connection; what is
-// wrong with c, reading tells.
-func Await(c net.Conn) {
-	if q, ok := c.(*conn); ok {
-		_, _ = q.in.move(nil, q.raw.Read)
-	}
-}
-
 // move takes steps until they are done; between them wait waits until there is
 // something to do, the deadline has passed or the connection is closed.
 func (d *direction) move(b []byte, wait func(step func(uintptr) bool) error) (int, error) {
@@ -127,9 +118,6 @@ func (d *direction) move(b []byte, wait func(step func(uintptr) bool) error) (in
 }
 
 func (d *direction) read(fd uintptr) bool {
-	if d.b == nil {
-		return d.await(fd)
-	}
 	for {
 		n, errno := call(syscall.SYS_READ, fd, d.b)
 		switch errno {
@@ -144,17 +132,6 @@ func (d *direction) read(fd uintptr) bool {
 		}
 		return true
 	}
-}
-
-// await looks whether something is there, and the next time knows it.
-func (d *direction) await(fd uintptr) bool {
-	if d.n > 0 {
-		return true
-	}
-	d.n = 1
-	var b [1]byte
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), syscall.MSG_PEEK, 0, 0)
-	return errno != syscall.EAGAIN
 }
 
 func (d *direction) write(fd uintptr) bool {

@@ -17,6 +17,3 @@ func Listen(l net.Listener) net.Listener { return l }
 
 // Context gives ctx back, because there is no such connection.
 func Context(ctx context.Context, _ net.Conn) context.Context { return ctx }
-
-// Await does not wait, because there is no such connection.
-func Await(net.Conn) {}

@@ -173,27 +173,6 @@ func TestCloseEndsAWaitingRead(t *testing.T) {
 	}
 }
 
-func TestAwaitEndsWhenThereIsSomethingToRead(t *testing.T) {
-	for name, happen := range map[string]func(peer *net.TCPConn, conn net.Conn){
-		"bytes":    func(peer *net.TCPConn, _ net.Conn) { _, _ = io.WriteString(peer, "x") },
-		"end":      func(peer *net.TCPConn, _ net.Conn) { _ = peer.CloseWrite() },
-		"reset":    reset,
-		"close":    func(_ *net.TCPConn, conn net.Conn) { conn.Close() },
-		"deadline": func(_ *net.TCPConn, conn net.Conn) { _ = conn.SetReadDeadline(time.Now()) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			peer, conn := connect(t, nonblock.Listen)
-			time.AfterFunc(10*time.Millisecond, func() { happen(peer, conn) })
-			nonblock.Await(conn)
-			nonblock.Await(conn) // it is there
-			n, err := conn.Read(make([]byte, 10))
-			if got, want := n == 1 && err == nil, name == "bytes"; got != want {
-				t.Errorf("then read %d, %v", n, err)
-			}
-		})
-	}
-}
-
 func TestConcurrentWritesAreNotMixed(t *testing.T) {
 	peer, conn := connect(t, nonblock.Listen)
 	const writers, times, size = 4, 50, 60 << 10
@@ -235,7 +214,6 @@ func TestReadsAndWritesAllocateNothing(t *testing.T) {
 		_, _ = conn.Write(b)
 		_, _ = io.ReadFull(peer, b)
 		_, _ = peer.Write(b)
-		nonblock.Await(conn)
 		_, _ = io.ReadFull(conn, b)
 	}); n > 0 {
 		t.Errorf("got %v allocations", n)

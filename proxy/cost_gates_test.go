@@ -15,10 +15,11 @@ import (
 // The gates of what a call may cost. They count, so that no noise can blur them;
 // the race detector would add to what they count.
 const (
-	mostAllocations  = 65   // of a JSON request of 2 KB, beyond what recording keeps
-	mostWrites       = 2.0  // of a JSON request, to both sides
-	mostEventWrites  = 1.05 // of an event that comes by itself
-	mostOfGoroutines = 2    // an open stream
+	mostAllocations      = 65   // of a JSON request of 2 KB, beyond what recording keeps
+	mostWrites           = 2.0  // of a JSON request, to both sides
+	mostEventWrites      = 1.05 // of an event that comes by itself
+	mostEventAllocations = 0.2  // of it, where the recording and the text grow
+	mostOfGoroutines     = 2    // an open stream
 )
 
 // heap counts what was allocated so far, and what of it is still used.
@@ -85,13 +86,17 @@ func streamed(next <-chan struct{}) func(net.Conn) {
 	}
 }
 
-func TestGateWritesOfASparseEvent(t *testing.T) {
+// sparse opens a stream, and gives what lets one event of it come through, and
+// what ends it.
+func sparse(t *testing.T) (s *bareStack, event, end func()) {
+	t.Helper()
 	next := make(chan struct{})
-	s := newBareStack(t, overridden(), streamed(next))
+	s = newBareStack(t, overridden(), streamed(next))
 	if _, err := s.conn.Write(s.lean(2<<10, `,"stream":true`)); err != nil {
 		t.Fatal(err)
 	}
-	read := func() {
+	event = func() {
+		next <- struct{}{}
 		for {
 			line, err := s.reader.ReadSlice('\n')
 			if err != nil {
@@ -102,18 +107,37 @@ func TestGateWritesOfASparseEvent(t *testing.T) {
 			}
 		}
 	}
-	next <- struct{}{}
-	read()
+	event()
+	return s, event, func() { close(next) }
+}
+
+func TestGateWritesOfASparseEvent(t *testing.T) {
+	s, event, end := sparse(t)
+	defer end()
 	const n = 500
 	before := s.writes.Load()
 	for range n {
-		next <- struct{}{}
-		read()
+		event()
 	}
 	if writes := float64(s.writes.Load()-before) / n; writes > mostEventWrites {
 		t.Errorf("got %.2f writes an event; want at most %.2f", writes, mostEventWrites)
 	}
-	close(next)
+}
+
+func TestGateAllocationsOfASparseEvent(t *testing.T) {
+	_, event, end := sparse(t)
+	defer end()
+	const n = 2000
+	before, _ := heap()
+	for range n {
+		event()
+	}
+	after, _ := heap()
+	allocations := float64(after-before) / n
+	t.Logf("%.2f allocations an event", allocations)
+	if allocations > mostEventAllocations {
+		t.Errorf("got %.2f allocations an event; want at most %.2f", allocations, mostEventAllocations)
+	}
 }
 
 func TestGateGoroutinesOfAnOpenStream(t *testing.T) {

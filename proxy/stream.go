@@ -115,6 +115,9 @@ func (r *relay) pass(now time.Time) error {
 		r.written = time.Now()
 		r.reading = r.written
 	}
+	if r.tail {
+		r.timer.Reset(tailBudget) // which begins when all before it has been written
+	}
 	if err != nil {
 		return err
 	}
@@ -153,7 +156,6 @@ func (r *relay) collect(now time.Time) (out []byte, err error) {
 		case dialect.Hold:
 			r.tail = true
 			r.generated.Store(true)
-			r.timer.Reset(tailBudget)
 		case dialect.Abort:
 			err = errAborted
 		default:

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -9,6 +8,9 @@ import (
 )
 
 var errChunk = errors.New("malformed chunk in the answer")
+
+// maxChunkLine bounds the line before a chunk, and a trailer.
+const maxChunkLine = 4 << 10
 
 // chunkState is what comes next in a chunked body (RFC 9112, section 7.1).
 type chunkState int
@@ -20,107 +22,85 @@ const (
 	chunkTrailer
 )
 
-// readChunked reads on through chunks as long as nothing has to be waited for.
-func (f *framing) readChunked(r *bufio.Reader, p []byte) (n int, err error) {
-	for n == 0 || n < len(p) && f.ready(r) {
-		switch f.chunk {
-		case chunkData:
-			var k int
-			k, err = r.Read(p[n:][:min(int64(len(p)-n), f.left)])
+// unchunk takes the framing out of the next bytes of the body: it moves the data
+// together, to the front of b, and returns how much that is. io.EOF is the end.
+func (f *framing) unchunk(b []byte) (n int, err error) {
+	for i := 0; i < len(b); {
+		if f.chunk == chunkData {
+			k := copy(b[n:], b[i:][:min(int64(len(b)-i), f.left)])
 			n += k
+			i += k
 			if f.left -= int64(k); f.left == 0 {
 				f.chunk = chunkEnd
 			}
-		case chunkEnd:
-			err = f.endChunk(r)
-		case chunkSize:
-			err = f.startChunk(r)
-		case chunkTrailer:
-			if err = f.skipTrailer(r); errors.Is(err, io.EOF) {
-				return n, io.EOF
-			}
+			continue
+		}
+		line, k, err := f.nextLine(b[i:])
+		if i += k; err == nil && line != nil {
+			err = f.pass(line)
 		}
 		if err != nil {
-			return n, noEOF(err)
+			f.beyond = i < len(b)
+			return n, err
 		}
 	}
 	return n, nil
 }
 
-// ready reports whether the next step needs nothing that is not in the buffer.
-func (f *framing) ready(r *bufio.Reader) bool {
-	buffered := r.Buffered()
-	switch f.chunk {
-	case chunkData:
-		return buffered > 0
-	case chunkEnd:
-		return buffered >= 2
-	default:
-		b, _ := r.Peek(buffered) // it is there
-		return bytes.IndexByte(b, '\n') >= 0
+// nextLine cuts the line that b begins with, without its end. It is nil, and what
+// there is of it is kept, if it has not come whole.
+func (f *framing) nextLine(b []byte) (line []byte, n int, err error) {
+	limit := maxChunkLine
+	if f.chunk == chunkEnd {
+		limit = len("\r\n")
 	}
-}
-
-func (f *framing) endChunk(r *bufio.Reader) error {
-	end, err := r.Peek(2)
-	if err != nil {
-		return err
+	n = bytes.IndexByte(b, '\n') + 1
+	if n == 0 {
+		n = len(b)
 	}
-	if string(end) != "\r\n" {
-		return errChunk
+	if line = b[:n]; len(f.partial) > 0 {
+		f.partial = append(f.partial, line...)
+		line = f.partial
 	}
-	f.chunk = chunkSize
-	_, err = r.Discard(2)
-	return err
-}
-
-// startChunk reads the line before a chunk.
-func (f *framing) startChunk(r *bufio.Reader) error {
-	line, err := chunkLine(r)
-	if err != nil {
-		return err
+	whole := line[len(line)-1] == '\n'
+	if len(line) > limit || len(line) == limit && !whole {
+		return nil, n, errChunk
 	}
-	if f.left, err = parseSize(line); err != nil {
-		return err
+	if !whole {
+		if len(f.partial) == 0 {
+			f.partial = append(f.partial, line...)
+		}
+		return nil, n, nil
 	}
-	f.chunk = chunkData
-	if f.left == 0 {
-		f.chunk = chunkTrailer
-	}
-	return nil
-}
-
-// skipTrailer reads a line after the last chunk, and gives io.EOF when it was the
-// last.
-func (f *framing) skipTrailer(r *bufio.Reader) error {
-	line, err := chunkLine(r)
-	switch {
-	case err != nil:
-		return noEOF(err)
-	case len(line) == 0:
-		return io.EOF
-	}
-	if f.lines -= len(line); f.lines < 0 {
-		return errLongHead
-	}
-	_, _, err = parseField(line)
-	return err
-}
-
-// chunkLine reads a line. One that does not fit the buffer is an error.
-func chunkLine(r *bufio.Reader) ([]byte, error) {
-	line, err := r.ReadSlice('\n')
-	if errors.Is(err, bufio.ErrBufferFull) {
-		return nil, errChunk
-	}
-	if err != nil {
-		return nil, err
-	}
+	f.partial = f.partial[:0]
 	line, ok := bytes.CutSuffix(line, []byte("\r\n"))
 	if !ok || bytes.IndexByte(line, '\r') >= 0 {
-		return nil, errChunk
+		return nil, n, errChunk
 	}
-	return line, nil
+	return line, n, nil
+}
+
+// pass goes on behind a line. io.EOF says that it was the last.
+func (f *framing) pass(line []byte) (err error) {
+	switch f.chunk {
+	case chunkSize:
+		f.left, err = parseSize(line)
+		f.chunk = chunkData
+		if f.left == 0 {
+			f.chunk = chunkTrailer
+		}
+	case chunkTrailer:
+		if len(line) == 0 {
+			return io.EOF
+		}
+		if f.lines -= len(line); f.lines < 0 {
+			return errLongHead
+		}
+		_, _, err = parseField(line)
+	case chunkEnd, chunkData:
+		f.chunk = chunkSize
+	}
+	return err
 }
 
 // parseSize reads the size of a chunk, which extensions may follow.

@@ -7,12 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/muxproxy/muxproxy/nonblock"
 )
 
 var (
@@ -23,8 +20,7 @@ var (
 )
 
 const (
-	// readSize is how much is read of a connection at once, unless the reader of
-	// a body has more room.
+	// readSize is how much is read at once of a connection before its answer's body.
 	readSize = 4 << 10
 	// maxTogether is how long a body may be to leave in one piece with its header.
 	maxTogether = 64 << 10
@@ -46,10 +42,9 @@ type exchange struct {
 	held     atomic.Bool // conn is the call's: whoever clears it decides on its end
 	broke    error       // what cut the request short
 
-	mu       sync.Mutex // guards what follows
-	reader   *bufio.Reader
+	mu       sync.Mutex    // guards what follows
+	reader   *bufio.Reader // of the header; nil once nothing is left in it
 	framing  framing
-	events   bool // it is a stream of events, which may be seldom
 	reusable bool
 	err      error // what reading gives from now on
 }
@@ -138,7 +133,6 @@ func (x *exchange) receive(toHead bool) error {
 		return fmt.Errorf("read answer: %w", noEOF(err))
 	}
 	x.reusable = x.reusable && !x.response.Close
-	x.events = strings.HasPrefix(x.response.Header.Get("Content-Type"), "text/event-stream")
 	x.response.Body = x
 	if x.framing.kind == bodyNone {
 		x.finish()
@@ -154,10 +148,7 @@ func (x *exchange) Read(p []byte) (int, error) {
 	if x.err != nil || len(p) == 0 {
 		return 0, x.err
 	}
-	if x.events && x.reader.Buffered() == 0 {
-		x.await()
-	}
-	n, err := x.framing.read(x.reader, p)
+	n, err := x.read(p)
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF):
@@ -169,13 +160,43 @@ func (x *exchange) Read(p []byte) (int, error) {
 	return n, x.err
 }
 
-// await waits for more without a buffer for it: most streams are silent most of the
-// time.
-func (x *exchange) await() {
-	x.pool.recycle(x.reader)
-	x.reader = nil
-	nonblock.Await(x.conn.Conn)
-	x.reader = x.pool.reader(x.conn)
+func (x *exchange) read(p []byte) (n int, err error) {
+	for err == nil && n < len(p) && (n == 0 || len(x.unread()) > 0) {
+		var k int
+		k, err = x.framing.read((*rest)(x), p[n:])
+		n += k
+	}
+	return n, err
+}
+
+// A rest is an exchange whose header has been read: what came with that, and then
+// the connection itself. A body is read straight to where it is wanted; a silent
+// stream holds no buffer for what may come.
+type rest exchange
+
+// Read implements io.Reader.
+func (x *rest) Read(p []byte) (int, error) {
+	if x.reader != nil && x.reader.Buffered() > 0 {
+		return x.reader.Read(p)
+	}
+	(*exchange)(x).recycle()
+	return x.conn.Read(p)
+}
+
+func (x *exchange) recycle() {
+	if x.reader != nil {
+		x.pool.recycle(x.reader)
+		x.reader = nil
+	}
+}
+
+// unread is what is left of what came with the header.
+func (x *exchange) unread() []byte {
+	if x.reader == nil {
+		return nil
+	}
+	b, _ := x.reader.Peek(x.reader.Buffered()) // it is there
+	return b
 }
 
 // Close implements io.Closer. It ends a Read that waits.
@@ -187,8 +208,8 @@ func (x *exchange) Close() error {
 		x.mu.Lock()
 	}
 	defer x.mu.Unlock()
-	if x.err == nil && x.framing.skip(x.reader) {
-		x.finish()
+	if x.err == nil && x.framing.skip(x.unread()) {
+		x.release(x.reusable && !x.framing.beyond)
 	}
 	x.release(false)
 	x.err = errClosed
@@ -198,7 +219,7 @@ func (x *exchange) Close() error {
 // finish ends an answer that was read to its end.
 func (x *exchange) finish() {
 	x.err = io.EOF
-	x.release(x.reusable && x.reader.Buffered() == 0)
+	x.release(x.reusable && !x.framing.beyond && len(x.unread()) == 0)
 }
 
 // release lets go of the connection, if that was not done before.
@@ -209,10 +230,7 @@ func (x *exchange) release(reuse bool) {
 	reuse = reuse && (x.upload == nil || x.upload.succeeds(uploadGrace))
 	reuse = x.unwatch() && x.held.Swap(false) && reuse
 	x.unwatch = nil
-	if x.reader != nil {
-		x.pool.recycle(x.reader)
-		x.reader = nil
-	}
+	x.recycle()
 	if reuse {
 		x.conn.used = true
 		x.pool.put(x.conn)

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bufio"
 	"errors"
 	"io"
 	"net/http"
@@ -23,10 +22,12 @@ const (
 
 // framing is where in its body an answer is.
 type framing struct {
-	kind  bodyKind
-	left  int64 // of the body, or of the chunk
-	chunk chunkState
-	lines int // bytes that trailers may still take
+	kind    bodyKind
+	left    int64 // of the body, or of the chunk
+	chunk   chunkState
+	beyond  bool   // more came than the body
+	lines   int    // bytes that trailers may still take
+	partial []byte // of a line between chunks
 }
 
 // frame finds out how long the body is, and completes the answer by that.
@@ -91,8 +92,9 @@ func closes(values []string) bool {
 	return false
 }
 
-// read reads some of the body. io.EOF comes with its last bytes.
-func (f *framing) read(r *bufio.Reader, p []byte) (int, error) {
+// read reads once, which may give nothing of the body. io.EOF comes with its last
+// bytes.
+func (f *framing) read(r io.Reader, p []byte) (int, error) {
 	switch f.kind {
 	case bodyLength:
 		n, err := r.Read(p[:min(int64(len(p)), f.left)])
@@ -101,7 +103,15 @@ func (f *framing) read(r *bufio.Reader, p []byte) (int, error) {
 		}
 		return n, noEOF(err)
 	case bodyChunked:
-		return f.readChunked(r, p)
+		if f.chunk == chunkData && f.left > readSize {
+			p = p[:min(int64(len(p)), f.left)] // a long chunk does not wait for what is behind it
+		}
+		n, err := r.Read(p)
+		n, end := f.unchunk(p[:n])
+		if end == nil {
+			end = noEOF(err)
+		}
+		return n, end
 	case bodyUntilClose:
 		return r.Read(p)
 	default:
@@ -109,26 +119,18 @@ func (f *framing) read(r *bufio.Reader, p []byte) (int, error) {
 	}
 }
 
-// skip reports whether the rest of the body has been read already; it is gone
-// then.
-func (f *framing) skip(r *bufio.Reader) bool {
+// skip reports whether b, which comes next, has the rest of the body.
+func (f *framing) skip(b []byte) bool {
 	switch f.kind {
 	case bodyNone:
 		return true
 	case bodyLength:
-		if int64(r.Buffered()) < f.left {
-			return false
-		}
-		_, _ = r.Discard(int(f.left))
-		return true
+		f.beyond = int64(len(b)) > f.left
+		return int64(len(b)) >= f.left
 	case bodyChunked:
-		var scratch [512]byte
-		for f.ready(r) {
-			if _, err := f.readChunked(r, scratch[:]); err != nil {
-				return errors.Is(err, io.EOF)
-			}
-		}
-	case bodyUntilClose:
+		_, err := f.unchunk(b)
+		return errors.Is(err, io.EOF)
+	default:
+		return false
 	}
-	return false
 }
