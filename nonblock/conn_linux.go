@@ -43,6 +43,7 @@ type conn struct {
 	number  uint64  // there
 	left    context.CancelFunc
 	watched bool
+	alone   bool // the last Read was for one byte; whoever reads guards it
 	closed  atomic.Bool
 }
 
@@ -69,8 +70,8 @@ func (c *conn) Close() error {
 
 // Read implements [net.Conn].
 func (c *conn) Read(b []byte) (int, error) {
-	if len(b) == 1 && c.watched {
-		return 0, nil // see Context
+	if c.spared(b) {
+		return 0, nil
 	}
 	if len(b) == 0 || len(b) > most {
 		return c.TCPConn.Read(b)
@@ -80,6 +81,15 @@ func (c *conn) Read(b []byte) (int, error) {
 		return 0, io.EOF
 	}
 	return n, c.as("read", err)
+}
+
+// spared reports whether a Read is the one that Context makes unnecessary. Another
+// for one byte right after it is not: that is somebody who wants it, such as a buffer
+// with room for no more, and would get nothing again and again.
+func (c *conn) spared(b []byte) bool {
+	before := c.alone
+	c.alone = len(b) == 1
+	return c.watched && c.alone && !before
 }
 
 // Write implements [net.Conn].

@@ -16,8 +16,8 @@ import (
 // sends on. It may be called once, before c is read from.
 //
 // That makes net/http's background read unnecessary, a goroutine that lives as
-// long as a request only to learn the same. It reads one byte, as nobody else
-// does, and is content with none.
+// long as a request only to learn the same. It reads one byte, and is content with
+// none.
 func Context(ctx context.Context, c net.Conn) context.Context {
 	q, ok := c.(*conn)
 	if !ok || q.leaves == nil {

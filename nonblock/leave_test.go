@@ -116,6 +116,31 @@ func TestPipelinedRequestsAreServed(t *testing.T) {
 	}
 }
 
+func TestWhoeverWantsOneByteGetsIt(t *testing.T) {
+	const text = "a line that is longer than the buffer"
+	peer, conn := connect(t, nonblock.Listen)
+	nonblock.Context(t.Context(), conn)
+	if _, err := io.WriteString(peer, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := peer.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReaderSize(conn, 16)
+	var got []byte
+	for {
+		_, _ = r.Peek(r.Size()) // after each byte there is room for one
+		b, err := r.ReadByte()
+		if err != nil {
+			break
+		}
+		got = append(got, b)
+	}
+	if string(got) != text {
+		t.Errorf("got %q, want %q", got, text)
+	}
+}
+
 // TestARequestHasOneGoroutine counts what net/http alone makes two of.
 func TestARequestHasOneGoroutine(t *testing.T) {
 	const n = 50
