@@ -3,6 +3,7 @@ package nonblock_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -129,7 +130,10 @@ func TestWhoeverWantsOneByteGetsIt(t *testing.T) {
 	r := bufio.NewReaderSize(conn, 16)
 	var got []byte
 	for {
-		_, _ = r.Peek(r.Size()) // after each byte there is room for one
+		// After each byte there is room for one.
+		if _, err := r.Peek(r.Size()); err != nil && !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
 		b, err := r.ReadByte()
 		if err != nil {
 			break
