@@ -49,6 +49,11 @@ func (b *bench) measureOpenStreams(ctx context.Context, t target, count int) (re
 		}
 	}()
 	model := pacedModel(int((openingFor+settling+watching)/time.Second), 1)
+	// A process that has just started has not all that it begins with.
+	small := work{calls: workers, model: nameSmall, body: requestBody(2<<10, nameSmall, false)}
+	if err := s.warmUpOnce(ctx, small); err != nil {
+		return result, err
+	}
 	before, err := resident(s.pid)
 	if err != nil {
 		return result, err

@@ -86,8 +86,11 @@ func (b *bench) measure(ctx context.Context, t target, w work) (result sample, e
 	if err := s.warmUp(ctx, w); err != nil {
 		return sample{}, err
 	}
-	if _, err := s.register(ctx, w.others, w.model); err != nil {
-		return sample{}, err
+	if w.others > 0 {
+		if _, err := s.register(ctx, w.others, w.model); err != nil {
+			return sample{}, err
+		}
+		time.Sleep(settling) // registering is not what is measured, nor is its garbage
 	}
 	r, err := s.register(ctx, connections, w.model)
 	if err != nil {
