@@ -97,6 +97,7 @@ func FuzzResponses(f *testing.F) {
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n2;e=1\r\nhi\r\na\r\n0123456789\r\n0\r\nX: y\r\n\r\n",
 		"HTTP/1.0 200 OK\nConnection: close\nX: a\n\nuntil the end",
 		"HTTP/1.1 204 No Content\r\n\r\n",
+		"HTTP/1.0 000 \n\nHTTP/1.0 200 \n\n",
 		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\nX: \tü\r\nX: b\r\n\r\nhi!",
 	} {
 		f.Add([]byte(seed), []byte{1, 200, 3}, uint16(7), false)
@@ -180,10 +181,14 @@ func reference(raw []byte, method string) (want understanding) {
 }
 
 // strict reports whether there is something in raw that net/http lets pass: two
-// framings, continued lines, names with spaces, other versions or control bytes.
+// framings, continued lines, names with spaces, a status below 100, other versions
+// or control bytes.
 func strict(raw []byte) bool {
 	lower := bytes.ToLower(raw)
 	for line := range bytes.Lines(raw) {
+		if bytes.HasPrefix(line, []byte("HTTP/")) && bytes.Contains(line, []byte(" 0")) {
+			return true
+		}
 		if name, _, ok := bytes.Cut(line, []byte(":")); ok && bytes.ContainsAny(name, " \t") && !bytes.HasPrefix(name, []byte("HTTP/")) {
 			return true
 		}
