@@ -89,6 +89,7 @@ func (b *bench) fit(ctx context.Context, s *stand, p peer, w work) (fitted work,
 	w.calls = atMost(w.calls, rate, driveBudget, leastCalls)
 	w.rate = max(1, min(w.rate, int(rate/paceShare)))
 	w.paced = atMost(w.paced, float64(w.rate), paceBudget, leastPaced)
+	w.known = true
 	return w, nil
 }
 
@@ -109,6 +110,9 @@ func (s *stand) rate(ctx context.Context, w work) (float64, error) {
 		return 0, err
 	}
 	defer closeAll(clients)
+	if err := each(clients); err != nil {
+		return 0, err
+	}
 	for n := leastCalls; ; n *= 2 {
 		began := time.Now()
 		if err := drive(clients, n); err != nil {

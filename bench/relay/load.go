@@ -121,8 +121,9 @@ func (c *client) chunks(observe func([]byte)) error {
 	}
 }
 
-// holdsEvent is whether a piece is of the paced part of a stream.
-func holdsEvent(piece []byte) bool { return bytes.Contains(piece, []byte(`" token"`)) }
+// eventsIn counts the paced events of a piece: more than one where they came
+// faster than they were handed on.
+func eventsIn(piece []byte) int { return bytes.Count(piece, []byte(`" token"`)) }
 
 // sentAt finds when the upstream sent the first event of a piece. Some targets
 // leave out what they do not know.

@@ -101,6 +101,11 @@ func (b *bench) measure(ctx context.Context, t target, w work) (result sample, e
 		return sample{}, err
 	}
 	defer closeAll(clients)
+	if w.known {
+		if err := each(clients); err != nil {
+			return sample{}, err
+		}
+	}
 	if w.name == nameStream {
 		result, err = s.measureStreams(ctx, clients, w)
 	} else if err = drive(clients, w.turns*len(clients)); err == nil {
@@ -192,6 +197,15 @@ func (s *stand) measureCalls(ctx context.Context, clients []*client, w work) (sa
 	return result, err
 }
 
+// each makes a call with each of the clients.
+func each(clients []*client) error {
+	var group errgroup.Group
+	for _, c := range clients {
+		group.Go(func() error { return c.call(nil) })
+	}
+	return group.Wait()
+}
+
 // drive shares n calls among the clients.
 func drive(clients []*client, n int) error {
 	var left atomic.Int64
@@ -251,14 +265,15 @@ func (s *stand) measureStreams(ctx context.Context, clients []*client, w work) (
 			sent := time.Now()
 			return c.call(func(piece []byte) {
 				now := time.Now()
-				if !holdsEvent(piece) {
+				n := eventsIn(piece)
+				if n == 0 {
 					return
 				}
 				if log.first == 0 {
 					log.first = now.Sub(sent)
 				}
 				if counting.Load() {
-					events.Add(1)
+					events.Add(int64(n))
 					if at, ok := sentAt(piece); ok {
 						log.delays = append(log.delays, now.Sub(at))
 					}

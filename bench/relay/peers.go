@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -70,7 +69,7 @@ func (b *bench) besidePeers(ctx context.Context, rounds int, out string) error {
 	if err := pin(os.Getpid(), loadCore); err != nil {
 		return err
 	}
-	results := &peerResults{Rounds: rounds}
+	results := &peerResults{}
 	var there []peer
 	for _, p := range b.peers() {
 		if p.name == nameDirect {
@@ -80,7 +79,7 @@ func (b *bench) besidePeers(ctx context.Context, rounds int, out string) error {
 		version, err := p.version(ctx)
 		if err != nil {
 			fmt.Fprintf(b.log, "%s is left out: %v\n", p.name, err)
-			results.LeftOut = append(results.LeftOut, leftOut{Name: p.name, Reason: err.Error()})
+			results.LeftOut = append(results.LeftOut, leftOut{Name: p.name, Reason: "not installed"})
 			continue
 		}
 		there = append(there, p)
@@ -88,44 +87,55 @@ func (b *bench) besidePeers(ctx context.Context, rounds int, out string) error {
 	}
 	fitted, cannot := b.fitAll(ctx, there)
 	results.LeftOut = append(results.LeftOut, cannot...)
-	samples, err := b.measurePeers(ctx, there, fitted, rounds)
-	if err != nil {
-		return err
-	}
-	results.fill(samples, fitted)
-	encoded, err := json.MarshalIndent(results, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(out, append(encoded, '\n'), 0o644); err != nil {
-		return err
+	var samples []sample
+	for round := range rounds {
+		more, cannot, err := b.measurePeers(ctx, there, fitted, round)
+		if err != nil {
+			return err
+		}
+		samples, results.LeftOut = append(samples, more...), append(results.LeftOut, cannot...)
+		results.Rounds = round + 1
+		results.fill(samples, fitted)
+		if err := results.write(out); err != nil {
+			return err
+		}
 	}
 	return results.table(os.Stdout)
 }
 
-// measurePeers measures each peer once a round at each work that it can do.
-func (b *bench) measurePeers(ctx context.Context, peers []peer, fitted fittedWorks, rounds int) ([]sample, error) {
-	var samples []sample
-	for round := range rounds {
-		rand.Shuffle(len(peers), func(i, j int) { peers[i], peers[j] = peers[j], peers[i] })
-		for _, all := range peerWorks(b.quick) {
-			for _, p := range peers {
-				w, can := fitted[p.name][all.name]
-				if !can || b.only != "" && b.only != w.name {
-					continue
-				}
-				s, err := b.measure(ctx, p.target, w)
-				if err != nil {
-					return nil, fmt.Errorf("%s through %s: %w", w.name, p.name, err)
-				}
-				s.round = round
-				samples = append(samples, s)
-				fmt.Fprintf(b.log, "round %d  %-14s %-19s %8.1f us  %8.0f/s\n", round+1, w.name, p.name, s.CPU, s.Rate)
+// write is called after each round, so that a run that is cut short has some.
+func (r *peerResults) write(out string) error {
+	encoded, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, append(encoded, '\n'), 0o644)
+}
+
+// measurePeers measures each peer once at each work that it can do. A peer that
+// fails at a work is not tried with it again.
+func (b *bench) measurePeers(ctx context.Context, peers []peer, fitted fittedWorks, round int) (samples []sample, cannot []leftOut, err error) {
+	rand.Shuffle(len(peers), func(i, j int) { peers[i], peers[j] = peers[j], peers[i] })
+	for _, all := range peerWorks(b.quick) {
+		for _, p := range peers {
+			w, can := fitted[p.name][all.name]
+			if !can {
+				continue
 			}
+			s, err := b.measure(ctx, p.target, w)
+			if err != nil && (p.name == nameMux || p.name == nameDirect || ctx.Err() != nil) {
+				return nil, nil, fmt.Errorf("%s through %s: %w", w.name, p.name, err)
+			}
+			if err != nil {
+				fmt.Fprintf(b.log, "%s is left out of %s: %v\n", p.name, w.name, err)
+				cannot = append(cannot, leftOut{p.name, w.name, err.Error()})
+				delete(fitted[p.name], w.name)
+				continue
+			}
+			s.round = round
+			samples = append(samples, s)
+			fmt.Fprintf(b.log, "round %d  %-14s %-19s %8.1f us  %8.0f/s\n", round+1, w.name, p.name, s.CPU, s.Rate)
 		}
 	}
-	return samples, nil
+	return samples, cannot, nil
 }

@@ -50,7 +50,8 @@ general_settings:
   master_key: %s
 `
 
-// LiteLLM's proxy knows one key and routes all models to the upstream.
+// LiteLLM's proxy knows one key and routes all models to the upstream. It takes
+// the events of the upstream, which are all the same, for a model that is stuck.
 func (b *bench) litellm() peer {
 	const key = "sk-" + anyCredential
 	start := func(ctx context.Context, upstream string) (*process, error) {
@@ -58,9 +59,9 @@ func (b *bench) litellm() peer {
 			config := filepath.Join(dir, "config.yaml")
 			return []string{
 				b.python("litellm"), "-m", "litellm.proxy.proxy_cli", "--config", config,
-				"--host", "127.0.0.1", "--port", strconv.Itoa(port), "--num_workers", "1",
+				"--host", "127.0.0.1", "--port", strconv.Itoa(port), "--num_workers", "1", "--keepalive_timeout", "300",
 			}, os.WriteFile(config, fmt.Appendf(nil, litellmConfig, upstream, key), 0o600)
-		}, "LITELLM_LOG=ERROR", "LITELLM_LOCAL_MODEL_COST_MAP=True", "LITELLM_TELEMETRY=False")
+		}, "LITELLM_LOG=ERROR", "LITELLM_LOCAL_MODEL_COST_MAP=True", "LITELLM_TELEMETRY=False", "REPEATED_STREAMING_CHUNK_LIMIT=1000000000")
 		if err != nil {
 			return nil, err
 		}

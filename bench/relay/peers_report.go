@@ -63,10 +63,11 @@ func (r *peerResults) fill(samples []sample, fitted fittedWorks) {
 	for _, s := range samples {
 		at[key{s.Target, s.Work, s.round}] = s
 	}
+	r.Runs = nil
 	for _, p := range r.Peers {
 		for _, all := range peerWorks(false) {
-			if _, measured := at[key{p.Name, all.name, 0}]; !measured {
-				continue
+			if _, measured := at[key{p.Name, all.name, r.Rounds - 1}]; !measured {
+				continue // or not in every round
 			}
 			over := func(f func(s, mux, direct sample) float64) float64 {
 				var values []float64
@@ -113,7 +114,7 @@ func (r *peerResults) table(out io.Writer) error {
 		fmt.Fprintf(w, "| %s | %s | %s |%s\n", p.Name, p.Version, p.Does,
 			r.cells(p.Name, func(run peerRun) string { return fmt.Sprintf("%s (%s)", figure(run.CPU), figure(run.Ratio)) }))
 	}
-	fmt.Fprintln(w, "\n| target | 2 KB | 64 KB | 1 MB | event |")
+	fmt.Fprintln(w, "\n| target | 2 KB: a second, added ms | 64 KB | 1 MB | event: added ms (streams) |")
 	fmt.Fprintln(w, "| --- | ---: | ---: | ---: | ---: |")
 	for _, p := range r.Peers {
 		fmt.Fprintf(w, "| %s |%s\n", p.Name, r.cells(p.Name, func(run peerRun) string {
@@ -124,11 +125,11 @@ func (r *peerResults) table(out io.Writer) error {
 			if run.Streams > 0 {
 				return fmt.Sprintf("%s (%d)", added, run.Streams)
 			}
-			return fmt.Sprintf("%s / %s", figure(run.Rate), added)
+			return fmt.Sprintf("%s, %s", figure(run.Rate), added)
 		}))
 	}
 	for _, l := range r.LeftOut {
-		fmt.Fprintf(w, "\n%s\n", strings.TrimSpace(fmt.Sprintf("Not measured: %s %s: %s", l.Name, l.Work, l.Reason)))
+		fmt.Fprintf(w, "\nNot measured: %s: %s.\n", strings.TrimSpace(l.Name+" "+l.Work), l.Reason)
 	}
 	_, err := io.WriteString(out, w.String())
 	return err

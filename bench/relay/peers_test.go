@@ -1,6 +1,8 @@
 package main_test
 
 import (
+	"encoding/json"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -36,6 +38,28 @@ func TestPeersAreComparedInsideARound(t *testing.T) {
 	}
 	if want := "| nginx | 1.2.3 | relays | 600 (1.50) |  |  |  |\n"; !strings.Contains(table, want) {
 		t.Errorf("got %s\nwant a line %s", table, want)
+	}
+}
+
+func TestTheRecordedComparisonIsInTheDocumentation(t *testing.T) {
+	recorded, err := os.ReadFile("../results/peers.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r relay.PeerResults
+	if err := json.Unmarshal(recorded, &r); err != nil {
+		t.Fatal(err)
+	}
+	table, err := r.Table()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/benchmarks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), table) {
+		t.Errorf("docs/benchmarks.md has not what results/peers.json holds:\n%s", table)
 	}
 }
 

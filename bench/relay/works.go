@@ -21,6 +21,8 @@ type work struct {
 
 	streams int // at a time
 	warmUps int // before anything is measured
+
+	known bool // each session has made the call before, so that who records has little to add
 }
 
 const (
