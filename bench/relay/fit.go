@@ -76,7 +76,7 @@ func (b *bench) fit(ctx context.Context, s *stand, p peer, w work) (fitted work,
 		}
 		w.events = eventRate * int(w.window/time.Second+3)
 		w.model = pacedModel(w.events, eventRate)
-		w.body = requestBody(2<<10, w.model, true)
+		w.body = requestBody(2<<10, w.model, true, false)
 		return w, nil
 	}
 	rate, err := s.rate(ctx, w)
@@ -133,7 +133,7 @@ func (s *stand) streamsThatFit(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	clients, err := r.dial(ctx, requestBody(2<<10, model, true))
+	clients, err := r.dial(ctx, requestBody(2<<10, model, true, false))
 	if err != nil {
 		return 0, err
 	}

@@ -50,7 +50,7 @@ func (b *bench) measureOpenStreams(ctx context.Context, t target, count int) (re
 	}()
 	model := pacedModel(int((openingFor+settling+watching)/time.Second), 1)
 	// A process that has just started has not all that it begins with.
-	small := work{calls: workers, model: nameSmall, body: requestBody(2<<10, nameSmall, false)}
+	small := work{calls: workers, model: nameSmall, body: requestBody(2<<10, nameSmall, false, false)}
 	if err := s.warmUpOnce(ctx, small); err != nil {
 		return result, err
 	}
@@ -64,7 +64,7 @@ func (b *bench) measureOpenStreams(ctx context.Context, t target, count int) (re
 	}
 	var open opened
 	defer open.cut()
-	if err := open.all(ctx, r, requestBody(2<<10, model, true)); err != nil {
+	if err := open.all(ctx, r, requestBody(2<<10, model, true, false)); err != nil {
 		return result, err
 	}
 	time.Sleep(settling)

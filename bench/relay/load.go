@@ -19,6 +19,7 @@ type client struct {
 	conn    net.Conn
 	reader  *bufio.Reader
 	request []byte
+	number  []byte // of the call, in the request; nil if all calls are the same
 }
 
 // access is how a rollout reaches its target.
@@ -37,24 +38,47 @@ func dial(ctx context.Context, addr string, a access, body string) (*client, err
 		"Content-Type: application/json\r\nAccept: application/json\r\nUser-Agent: OpenAI/Python 3.57.0\r\n"+
 		"X-Stainless-Lang: python\r\nX-Stainless-Retry-Count: 0\r\n%sContent-Length: %d\r\n\r\n%s",
 		a.path, addr, a.secret, a.header, len(body), body)
-	return &client{conn, bufio.NewReaderSize(conn, 16<<10), []byte(request)}, nil
+	c := &client{conn: conn, reader: bufio.NewReaderSize(conn, 16<<10), request: []byte(request)}
+	if at := bytes.Index(c.request, []byte(callNumber)); at >= 0 {
+		c.number = c.request[at : at+len(callNumber)]
+	}
+	return c, nil
 }
 
-// requestBody is a chat of about size bytes, in messages of about a kilobyte.
-func requestBody(size int, model string, stream bool) string {
+// callNumber is where a request says which of its client's it is.
+const callNumber = "00000000"
+
+// next makes the request another than the one before.
+func (c *client) next() {
+	for i := len(c.number) - 1; i >= 0; i-- {
+		if c.number[i]++; c.number[i] <= '9' {
+			return
+		}
+		c.number[i] = '0'
+	}
+}
+
+// requestBody is a chat of about size bytes, in messages of about a kilobyte. Its
+// last message is another in every call, as an agent's is, or its first.
+func requestBody(size int, model string, stream, anew bool) string {
 	const unit = `All work and no play makes a dull day.\n`
 	var b strings.Builder
-	fmt.Fprintf(&b, `{"model":%q,"messages":[{"role":"system","content":"You are a coding agent."}`, model)
-	for rest := size - 140; rest > 0; rest -= 1 << 10 {
+	begin, end := "", callNumber
+	if anew {
+		begin, end = end, begin
+	}
+	fmt.Fprintf(&b, `{"model":%q,"messages":[{"role":"system","content":"You are a coding agent. %s"}`, model, begin)
+	for rest := size - 180; rest > 0; rest -= 1 << 10 {
 		fmt.Fprintf(&b, `,{"role":"user","content":"%s"}`, strings.Repeat(unit, max(min(rest, 1<<10)-30, len(unit))/len(unit)))
 	}
-	fmt.Fprintf(&b, `],"temperature":0.7,"stream":%t}`, stream)
+	fmt.Fprintf(&b, `,{"role":"user","content":"%s"}],"temperature":0.7,"stream":%t}`, end, stream)
 	return b.String()
 }
 
 // call sends the request and reads the answer's body to its end; each piece of
 // it, as it was framed, is shown to observe.
 func (c *client) call(observe func(piece []byte)) error {
+	c.next()
 	if _, err := c.conn.Write(c.request); err != nil {
 		return err
 	}

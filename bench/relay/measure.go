@@ -138,7 +138,7 @@ func (s *stand) warmUpOnce(ctx context.Context, w work) error {
 	connections, calls, model, body := workers, w.calls, w.model, w.body
 	if w.name == nameStream {
 		connections, calls, model = w.streams, w.streams, pacedModel(w.events, 0)
-		body = requestBody(2<<10, model, true)
+		body = requestBody(2<<10, model, true, false)
 	}
 	r, err := s.register(ctx, connections, model)
 	if err != nil {

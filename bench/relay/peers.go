@@ -45,7 +45,7 @@ func (b *bench) peers() []peer {
 
 // peerWorks are those that do not need sessions.
 func peerWorks(quick bool) []work {
-	return slices.DeleteFunc(works(quick), func(w work) bool { return w.base != "" })
+	return slices.DeleteFunc(works(quick), func(w work) bool { return w.base != "" || w.anew })
 }
 
 // says returns a version as a command prints it.

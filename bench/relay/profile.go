@@ -42,7 +42,7 @@ func (s *stand) profile(ctx context.Context, w work, dir string) error {
 	connections := workers
 	if w.name == nameStream {
 		connections, w.model = streams, pacedModel(eventRate*int(profileFor/time.Second+3), eventRate)
-		w.body = requestBody(2<<10, w.model, true)
+		w.body = requestBody(2<<10, w.model, true, false)
 	}
 	r, err := s.register(ctx, connections, w.model)
 	if err != nil {

@@ -19,6 +19,8 @@ type work struct {
 	others int    // sessions that are registered and make no calls
 	turns  int    // that each session has already
 
+	anew bool // each call begins another conversation; otherwise only its last message is new
+
 	streams int // at a time
 	warmUps int // before anything is measured
 
@@ -46,9 +48,13 @@ func works(quick bool) []work {
 	}
 	json := func(name string, size, calls, paced, rate int) work {
 		return work{
-			name: name, body: requestBody(size, "json-2k", false), model: "json-2k",
+			name: name, body: requestBody(size, "json-2k", false, false), model: "json-2k",
 			calls: calls / scale, paced: paced / scale, rate: rate, warmUps: warmUps,
 		}
+	}
+	anew := func(w work, size int) work {
+		w.name, w.body, w.anew = w.name+"-anew", requestBody(size, w.model, false, true), true
+		return w
 	}
 	events := eventRate * int(window/time.Second+3)
 	paced := pacedModel(events, eventRate)
@@ -61,8 +67,10 @@ func works(quick bool) []work {
 		many, long,
 		json("json-64k", 64<<10, 4000, 600, 300),
 		json("json-1m", 1<<20, 400, 60, 30),
+		anew(json("json-64k", 64<<10, 1000, 100, 300), 64<<10),
+		anew(json("json-1m", 1<<20, 200, 20, 30), 1<<20),
 		{
-			name: nameStream, body: requestBody(2<<10, paced, true), model: paced, events: events, window: window,
+			name: nameStream, body: requestBody(2<<10, paced, true, false), model: paced, events: events, window: window,
 			streams: streams, warmUps: warmUps,
 		},
 	}
