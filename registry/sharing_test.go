@@ -208,3 +208,25 @@ func TestElementsOfAGrowingListAreKeptOnce(t *testing.T) {
 		}
 	}
 }
+
+// A request that differs from the one before it where that differs from its own base
+// does not need the one before it: a chain of them would be walked with every request,
+// and keep all of them.
+func TestChangesOfTheSamePlaceDoNotMakeAChain(t *testing.T) {
+	r := newRegistry(t, registry.Options{})
+	s, _ := register(t, r, registry.Spec{})
+	var bytes int64
+	for i := range 2000 { // of failed calls two hundred are kept
+		body := fmt.Sprintf(`[{"role":"user","content":%q},{"role":"user","content":"call %06d"}]`, strings.Repeat("x", 2000), i)
+		call := admit(t, s)
+		call.Record(registry.Request{Body: []byte(body), Shared: []registry.Part{{Key: "messages", End: len(body)}}})
+		call.Fail(registry.Failure{Kind: registry.FailureUpstreamError})
+		call.Close()
+		if i == 400 {
+			bytes = r.Stats().TraceBytes
+		}
+	}
+	if got := r.Stats().TraceBytes; got > bytes+bytes/10 {
+		t.Errorf("%d bytes after 2000 failed calls, %d after 400", got, bytes)
+	}
+}

@@ -269,6 +269,9 @@ func (w *walker) derive(base *part, prefix int, b []byte) (*part, int64) {
 		return base, 0
 	}
 	suffix := w.commonSuffix(base, b, prefix)
+	for base != nil && base.base != nil && prefix <= base.prefix && suffix <= base.suffix {
+		base = base.base // has all that is shared: the way there must not get longer with every turn
+	}
 	if prefix+suffix < minShared {
 		base, prefix, suffix = nil, 0, 0
 	} else {
