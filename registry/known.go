@@ -62,11 +62,17 @@ func (s *store) lists(field string, to []keptList) []keptList {
 
 // known finds the list that text has most in common with.
 func (w *walker) known(lists []keptList, field string, text []byte) (best Known) {
+	var nearest *part
 	for _, l := range lists {
-		common := w.commonPrefix(l.value, text)
+		shared := l.value.sharedStart(nearest)
+		if shared > best.common {
+			continue // it differs from text where the nearest does
+		}
+		common := w.commonPrefixFrom(l.value, text, shared)
 		if common <= best.common {
 			continue
 		}
+		nearest = l.value
 		best = Known{Seed: l.seed, Elements: begun(l.known, text[:common]), record: l.record, field: field, common: common}
 		if common >= l.value.length-1 { // all of it, but for the closing bracket
 			break

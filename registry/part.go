@@ -68,13 +68,41 @@ func (w *walker) backward(p *part, lo, hi int) {
 	}
 }
 
+// sharedStart returns how many bytes p and q, which may be nil, are known to have in common at their start.
+func (p *part) sharedStart(q *part) int {
+	switch {
+	case q == nil:
+		return 0
+	case p == q:
+		return p.length
+	case p.base == q:
+		return p.prefix
+	case q.base == p:
+		return q.prefix
+	case p.base != nil && p.base == q.base:
+		return min(p.prefix, q.prefix)
+	default:
+		return 0
+	}
+}
+
 // commonPrefix returns how many bytes p, which may be nil, and b have in common at their start.
-func (w *walker) commonPrefix(p *part, b []byte) int {
+func (w *walker) commonPrefix(p *part, b []byte) int { return w.commonPrefixFrom(p, b, 0) }
+
+// commonPrefixFrom is commonPrefix where it is known that the first bytes are the same.
+func (w *walker) commonPrefixFrom(p *part, b []byte, known int) int {
 	if p == nil {
 		return 0
 	}
 	common := 0
 	for _, segment := range w.walk(p) {
+		if common+len(segment) <= known {
+			common += len(segment)
+			continue
+		}
+		if skip := known - common; skip > 0 {
+			common, segment = known, segment[skip:]
+		}
 		n := min(len(segment), len(b)-common)
 		same := mismatch(segment[:n], b[common:common+n])
 		common += same

@@ -196,9 +196,14 @@ func (s *store) charge(n int64) {
 	}
 }
 
-// base returns the recent record that has most in common with w.contents, as nearest does, which need not compare what is known.
+// base returns the recent record that has most in common with w.contents, as nearest does. What is known to be most of them need not be
+// looked for and compared again.
 func (s *store) base(w *workspace, known Known) *record {
-	if known.record == nil || known.common < known.record.field(known.field).length-1 || !slices.Contains(s.recent, known.record) {
+	total := 0
+	for _, c := range w.contents {
+		total += len(c.bytes)
+	}
+	if known.record == nil || 2*known.common < total || !slices.Contains(s.recent, known.record) {
 		return s.nearest(w)
 	}
 	w.prefixes = w.prefixes[:0]
