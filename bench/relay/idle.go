@@ -77,7 +77,7 @@ func (b *bench) measureOpenStreams(ctx context.Context, t target, count int) (re
 		most = max(most, now)
 	}
 	if n := open.ended.Load(); n > 0 {
-		return result, fmt.Errorf("%d streams ended before they were measured", n)
+		return result, fmt.Errorf("%d %w", n, errEnded)
 	}
 	return openStreams{
 		Target: t.name, Open: count, RSS: float64(most) / (1 << 20),
@@ -133,7 +133,10 @@ func (o *opened) cut() {
 	o.reading.Wait()
 }
 
-var errNoEvent = errors.New("a stream ended without an event")
+var (
+	errNoEvent = errors.New("a stream ended without an event")
+	errEnded   = errors.New("streams ended before they were measured")
+)
 
 // otherFiles are what a process may have open beside its streams.
 const otherFiles = 128

@@ -152,6 +152,10 @@ func (b *bench) openStreams(ctx context.Context) ([]openStreams, error) {
 				continue
 			}
 			o, err := b.measureOpenStreams(ctx, t, count)
+			for again := 0; again < 2 && errors.Is(err, errEnded); again++ {
+				fmt.Fprintf(b.log, "%d open streams  %-19s again: %v\n", count, t.name, err)
+				o, err = b.measureOpenStreams(ctx, t, count)
+			}
 			if err != nil {
 				return nil, fmt.Errorf("%d open streams through %s: %w", count, t.name, err)
 			}
