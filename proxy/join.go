@@ -23,10 +23,9 @@ func (c *call) join(claimed claim) error {
 	gone := c.exchange.request.Context().Done()
 	for {
 		p := claimed.kept.take()
-		if p.status != 0 && !j.missed {
+		// Who has all of it may have gone: nothing is passed where there is nothing.
+		if !j.missed && p.status != 0 && (j.status == 0 || len(p.body) > 0) {
 			j.pass(p)
-		} else if len(p.body) > 0 {
-			j.missed = true
 		}
 		if p.end != nil {
 			return j.end(p.end)

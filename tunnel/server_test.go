@@ -134,6 +134,7 @@ func TestShutdownWithoutRunFreesThePort(t *testing.T) {
 func TestRequestEndsWhenItsClientLeaves(t *testing.T) {
 	entered, ended := make(chan struct{}), make(chan struct{})
 	s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // net/http looks for the end of the connection behind that of the body
 		close(entered)
 		<-r.Context().Done()
 		close(ended)
