@@ -123,19 +123,19 @@ func TestAReconnectingTunnelIsLeftAloneAndProbedWhenItIsUp(t *testing.T) {
 		place(t, p, "a")
 		line := driver.at("http://t1.test")
 		line.turn(hanging)
-		line.say(tunnel.Reconnecting)
+		line.Become(tunnel.Reconnecting)
 		synctest.Wait()
 		if got := states(p)[0]; got != tunnel.ServerFailing {
 			t.Errorf("reconnecting: got %s; want failing at once", got)
 		}
 		time.Sleep(50 * time.Second)
 		line.turn(fair)
-		line.say(tunnel.Up)
+		line.Become(tunnel.Up)
 		synctest.Wait()
 		if got := states(p)[0]; got != tunnel.ServerReady {
 			t.Errorf("up: got %s; want ready at once", got)
 		}
-		line.say(tunnel.Reconnecting)
+		line.Become(tunnel.Reconnecting)
 		time.Sleep(61 * time.Second)
 		if got := lost.of("srv-1"); !slices.Equal(got, []string{"a"}) {
 			t.Errorf("got %v lost; want a, once the grace is over", got)
@@ -150,10 +150,10 @@ func TestAProbeFromBeforeAReconnectDoesNotCount(t *testing.T) {
 		line := driver.at("http://t1.test")
 		line.turn(hanging)
 		time.Sleep(22 * time.Second) // a probe hangs
-		line.say(tunnel.Reconnecting)
+		line.Become(tunnel.Reconnecting)
 		synctest.Wait()
 		line.turn(fair)
-		line.say(tunnel.Up)
+		line.Become(tunnel.Up)
 		synctest.Wait()
 		if got := states(p)[0]; got != tunnel.ServerReady {
 			t.Errorf("got %s; want ready as soon as it is up", got)
@@ -162,8 +162,8 @@ func TestAProbeFromBeforeAReconnectDoesNotCount(t *testing.T) {
 		line.turn(hanging)
 		time.Sleep(22 * time.Second)
 		line.turn(fair)
-		line.say(tunnel.Reconnecting)
-		line.say(tunnel.Up)
+		line.Become(tunnel.Reconnecting)
+		line.Become(tunnel.Up)
 		synctest.Wait()
 		if got := states(p)[0]; got != tunnel.ServerReady {
 			t.Errorf("got %s; want ready throughout", got)

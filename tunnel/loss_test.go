@@ -175,7 +175,7 @@ func TestMovingNeedsAPlaceAndEndsWithIt(t *testing.T) {
 		if same, err := p.Move(t.Context(), "a"); err != nil || same != at {
 			t.Errorf("on a server that is well: got %+v, %v; want no move", same, err)
 		}
-		driver.at(at.URL).say(tunnel.Reconnecting)
+		driver.at(at.URL).Become(tunnel.Reconnecting)
 		synctest.Wait()
 		moving := make(chan error, 2)
 		for range cap(moving) {

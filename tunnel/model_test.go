@@ -127,8 +127,8 @@ func (s *storm) fault() {
 	case s.chance(4):
 		line.die(&tunnel.LostError{Reason: "weather"})
 	case s.chance(3):
-		line.say(tunnel.Reconnecting)
-		time.AfterFunc(s.delay(90*time.Second), func() { line.say(tunnel.Up) })
+		line.Become(tunnel.Reconnecting)
+		time.AfterFunc(s.delay(90*time.Second), func() { line.Become(tunnel.Up) })
 	default:
 		line.turn([]weather{refusing, hanging, strange, foreign}[s.delay(4)])
 		time.AfterFunc(s.delay(2*time.Minute), func() { line.turn(fair) })

@@ -69,7 +69,6 @@ func (p *provider) Open(ctx context.Context, l tunnel.Local) (tunnel.Tunnel, err
 	defer p.mu.Unlock()
 	t := &line{
 		provider: p, host: fmt.Sprintf("t%d.test", n), serve: l.Serve, weather: p.arrival,
-		changed: make(chan struct{}), done: make(chan struct{}),
 	}
 	if l.Resume != "" && !p.elsewhere {
 		t.host = l.Resume
@@ -141,16 +140,16 @@ func answer(conn net.Conn, status, headers string) {
 
 // line is a tunnel.
 type line struct {
+	tunnel.Condition
+
 	provider *provider
 	host     string
 	serve    func(net.Conn)
 
+	closed bool // under the provider's lock
+
 	mu      sync.Mutex
 	weather weather
-	state   tunnel.State
-	changed chan struct{}
-	done    chan struct{}
-	err     error
 	retire  chan struct{}
 }
 
@@ -168,48 +167,21 @@ func (t *line) Resume() string {
 	return t.host
 }
 
-func (t *line) State() tunnel.State {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.state
-}
-
-func (t *line) Changed() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.changed
-}
-
-func (t *line) Done() <-chan struct{} { return t.done }
-
-func (t *line) Err() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.err
-}
-
 func (t *line) Close(ctx context.Context) error {
-	if t.die(tunnel.ErrClosed) {
-		t.provider.mu.Lock()
+	t.die(tunnel.ErrClosed)
+	t.provider.mu.Lock()
+	defer t.provider.mu.Unlock()
+	if !t.closed {
+		t.closed = true
 		t.provider.living--
-		t.provider.mu.Unlock()
 	}
 	return ctx.Err()
 }
 
 // die ends the tunnel, which may then still have to be closed.
-func (t *line) die(err error) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	first := !errors.Is(t.err, tunnel.ErrClosed)
-	if t.err == nil {
-		close(t.done)
-		t.weather = refusing
-	}
-	if first {
-		t.err = err
-	}
-	return first
+func (t *line) die(err error) {
+	t.turn(refusing)
+	t.End(err)
 }
 
 // turn changes the weather.
@@ -223,15 +195,6 @@ func (t *line) now() weather {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.weather
-}
-
-// say changes the state.
-func (t *line) say(to tunnel.State) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.state = to
-	close(t.changed)
-	t.changed = make(chan struct{})
 }
 
 // healthy is what servers serve in these tests: their nonce.

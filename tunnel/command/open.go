@@ -42,7 +42,7 @@ func (d *Driver) Open(ctx context.Context, l tunnel.Local) (tunnel.Tunnel, error
 		return nil, &tunnel.TransientError{Err: err}
 	}
 	if p.url, err = d.wait(ctx, p, w.answer); err != nil {
-		p.end(err)
+		p.End(err)
 		return nil, errors.Join(err, p.stop(context.WithoutCancel(ctx)))
 	}
 	return p, nil
@@ -69,7 +69,7 @@ func (d *Driver) wait(ctx context.Context, p *program, answered <-chan answer) (
 	select {
 	case a := <-answered:
 		return a.result(p)
-	case <-p.ended:
+	case <-p.Done():
 	case <-timeout.C:
 		err := fmt.Errorf("%s has no URL that is ready after %s; %s", p.name, d.o.StartTimeout, p.output)
 		return "", &tunnel.TransientError{Err: err}
@@ -83,7 +83,7 @@ func (d *Driver) wait(ctx context.Context, p *program, answered <-chan answer) (
 		}
 	default:
 	}
-	return "", &tunnel.TransientError{Err: p.cause}
+	return "", &tunnel.TransientError{Err: p.Err()}
 }
 
 // answer is what the output says about the start: a URL, or how it failed.

@@ -28,21 +28,19 @@ const (
 )
 
 // program is a running program with its descendants, and the tunnel once its
-// URL is known.
+// URL is known. That is up until the program has ended, or Close, and then done.
 type program struct {
+	tunnel.Condition
+
 	url    string
 	grace  time.Duration
 	mark   string
 	ledger *ledger.Ledger
 	output *output
 
-	name  string
-	pgid  int           // of the group that the program leads
-	ended chan struct{} // closed by end
-	gone  chan struct{} // closed when nothing of the group is left
-
-	once  sync.Once
-	cause error // why ended
+	name string
+	pgid int           // of the group that the program leads
+	gone chan struct{} // closed when nothing of the group is left
 
 	mu   sync.Mutex
 	over bool // the group has gone, and its number may be another's
@@ -52,7 +50,7 @@ type program struct {
 // of it is left.
 func (p *program) launch(command *exec.Cmd) error {
 	p.name = filepath.Base(command.Path)
-	p.ended, p.gone = make(chan struct{}), make(chan struct{})
+	p.gone = make(chan struct{})
 	started := make(chan error)
 	go p.run(command, started)
 	err := <-started
@@ -93,7 +91,7 @@ func (p *program) run(command *exec.Cmd, started chan<- error) {
 	case <-read:
 	case <-time.After(lastWords):
 	}
-	p.end(&tunnel.LostError{Reason: fmt.Sprintf("%s ended: %s; %s", p.name, ending(status), p.output)})
+	p.End(&tunnel.LostError{Reason: fmt.Sprintf("%s ended: %s; %s", p.name, ending(status), p.output)})
 	p.endGroup()
 	for _, pipe := range pipes {
 		_ = pipe.Close() // a descendant outside of the group may hold the other end
@@ -159,14 +157,6 @@ func (p *program) record() error {
 		return fmt.Errorf("record process: %w", err)
 	}
 	return nil
-}
-
-// end says, once, why the tunnel is done.
-func (p *program) end(cause error) {
-	p.once.Do(func() {
-		p.cause = cause
-		close(p.ended)
-	})
 }
 
 // signal sends a signal to the whole group.

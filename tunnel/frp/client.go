@@ -109,8 +109,6 @@ func Connect(ctx context.Context, o ClientOptions, serve func(net.Conn)) (tunnel
 		proxy:   o.Proxy,
 		url:     o.URL,
 		serve:   serve,
-		changed: make(chan struct{}),
-		done:    make(chan struct{}),
 	}
 	s, remote, err := connect(ctx, &c.options, "", c.proxy)
 	if err != nil {

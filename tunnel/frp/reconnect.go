@@ -33,7 +33,7 @@ func (c *client) keep(ctx context.Context, s *session) error {
 			return tunnel.ErrClosed
 		}
 		lost := time.Now()
-		c.become(tunnel.Reconnecting)
+		c.Become(tunnel.Reconnecting)
 		c.options.Logger.Warn().Err(err).Str("url", c.url).Msg("tunnel disconnected")
 		if lost.Sub(began) >= steady {
 			failures = 0
@@ -41,7 +41,7 @@ func (c *client) keep(ctx context.Context, s *session) error {
 		if s, err = c.reconnect(ctx, s.runID, &failures); err != nil {
 			return err
 		}
-		c.become(tunnel.Up)
+		c.Become(tunnel.Up)
 		c.options.Logger.Info().Str("url", c.url).Float64("down_seconds", time.Since(lost).Seconds()).Msg("tunnel reconnected")
 	}
 }

@@ -60,46 +60,20 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // link is a connection to frps that does as the test says.
 type link struct {
-	mu      sync.Mutex
-	state   tunnel.State
-	changed chan struct{}
-	done    chan struct{}
-	closed  bool
-}
+	tunnel.Condition
 
-func newLink() *link { return &link{changed: make(chan struct{}), done: make(chan struct{})} }
+	mu     sync.Mutex
+	closed bool
+}
 
 func (l *link) URL() string    { return "" }
 func (l *link) Resume() string { return "" }
-func (l *link) Err() error     { return &tunnel.LostError{Reason: "test"} }
-
-func (l *link) State() tunnel.State {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.state
-}
-
-func (l *link) Changed() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.changed
-}
-
-func (l *link) Done() <-chan struct{} { return l.done }
 
 func (l *link) Close(context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
 	return nil
-}
-
-func (l *link) become(s tunnel.State) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.state = s
-	close(l.changed)
-	l.changed = make(chan struct{})
 }
 
 // bench is a driver before a control plane, with links in the place of frp.
@@ -145,7 +119,7 @@ func (b *bench) login(ctx context.Context, id string) (tunnel.Tunnel, error) {
 	if b.logins <= b.refuse {
 		return nil, &tunnel.AuthError{Err: io.EOF}
 	}
-	b.links[id] = newLink()
+	b.links[id] = new(link)
 	return b.links[id], nil
 }
 

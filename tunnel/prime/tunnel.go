@@ -21,8 +21,11 @@ const (
 
 // session is a tunnel: a registration, and the connection to frps that serves
 // it. A registration that is over leaves the connection alone, because calls
-// may still come through it; Close ends it.
+// may still come through it; Close ends it. It is done when the registration is
+// over, the connection is lost for good, or by Close.
 type session struct {
+	tunnel.Condition // its end; the state is the connection's
+
 	driver  *Driver
 	id, url string
 	forward tunnel.Tunnel
@@ -30,10 +33,6 @@ type session struct {
 	stop   context.CancelFunc // ends watch
 	watch  sync.WaitGroup
 	retire chan struct{}
-
-	mu   sync.Mutex
-	err  error // why done is closed
-	done chan struct{}
 
 	close  sync.Once
 	closed chan struct{} // when the registration's deletion has ended
@@ -44,7 +43,7 @@ func (d *Driver) newTunnel(ctx context.Context, r *registration, forward tunnel.
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &session{
 		driver: d, id: r.ID, url: strings.TrimRight(r.URL, "/"), forward: forward, stop: stop,
-		retire: make(chan struct{}), done: make(chan struct{}), closed: make(chan struct{}),
+		retire: make(chan struct{}), closed: make(chan struct{}),
 	}
 	s.watch.Go(func() { s.watchOver(ctx, r.ExpiresAt.Time) })
 	return s
@@ -66,31 +65,10 @@ func (s *session) Changed() <-chan struct{} { return s.forward.Changed() }
 // Retire is closed some time before the registration expires.
 func (s *session) Retire() <-chan struct{} { return s.retire }
 
-// Done is closed when the registration is over, the connection is lost for
-// good, or by Close.
-func (s *session) Done() <-chan struct{} { return s.done }
-
-// Err says why Done is closed.
-func (s *session) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
-
-// finish closes done, once.
-func (s *session) finish(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		s.err = err
-		close(s.done)
-	}
-}
-
 // Close ends the connection and then deletes the registration, which goes on
 // for a few seconds when ctx ends before it.
 func (s *session) Close(ctx context.Context) error {
-	s.finish(tunnel.ErrClosed)
+	s.End(tunnel.ErrClosed)
 	s.close.Do(func() {
 		s.driver.closing.Go(func() {
 			defer close(s.closed)
@@ -124,7 +102,7 @@ func (s *session) watchOver(ctx context.Context, expires time.Time) {
 		case <-ctx.Done():
 			return
 		case <-s.forward.Done():
-			s.finish(s.forward.Err())
+			s.End(s.forward.Err())
 			return
 		case <-retire.C:
 			close(s.retire)
@@ -138,7 +116,7 @@ func (s *session) watchOver(ctx context.Context, expires time.Time) {
 		case <-poll.C:
 			asked = time.Now()
 			if over, _ := s.driver.over(ctx, s.id); over {
-				s.finish(tunnel.ErrExpired)
+				s.End(tunnel.ErrExpired)
 				return
 			}
 			poll.Reset(vary(s.driver.poll))

@@ -87,7 +87,7 @@ func TestALostConnectionIsAskedAboutSoon(t *testing.T) {
 		opened, link := b.open(t)
 		time.Sleep(10 * time.Second)
 		b.plane.Expire(b.plane.Tunnels()[0].ID)
-		link.become(tunnel.Reconnecting)
+		link.Become(tunnel.Reconnecting)
 		if opened.State() != tunnel.Reconnecting {
 			t.Errorf("got state %s; want reconnecting", opened.State())
 		}
@@ -106,9 +106,9 @@ func TestAConnectionThatKeepsBreakingDoesNotFloodTheControlPlane(t *testing.T) {
 		b := newBench(t, controlplane.Options{}, t.TempDir())
 		opened, link := b.open(t)
 		for range 600 {
-			link.become(tunnel.Reconnecting)
+			link.Become(tunnel.Reconnecting)
 			time.Sleep(50 * time.Millisecond)
-			link.become(tunnel.Up)
+			link.Become(tunnel.Up)
 			time.Sleep(50 * time.Millisecond)
 		}
 		if got := b.plane.Counts().Gets; got > 17 {
@@ -124,7 +124,7 @@ func TestAConnectionLostForGoodIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, controlplane.Options{}, t.TempDir())
 		opened, link := b.open(t)
-		close(link.done)
+		link.End(&tunnel.LostError{Reason: "test"})
 		synctest.Wait()
 		if _, lost := errors.AsType[*tunnel.LostError](opened.Err()); !done(opened) || !lost {
 			t.Errorf("got %v; want it lost", opened.Err())

@@ -122,8 +122,7 @@ func (d *Driver) Open(ctx context.Context, l tunnel.Local) (tunnel.Tunnel, error
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	t := &connection{
 		driver: d, server: l.Server, serve: l.Serve, port: s.port, cancel: cancel,
-		url:     publicURL(d.o.PublicURL, s.port),
-		changed: make(chan struct{}), done: make(chan struct{}),
+		url: publicURL(d.o.PublicURL, s.port),
 	}
 	go t.run(running, s)
 	return t, nil

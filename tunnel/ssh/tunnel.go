@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/muxproxy/muxproxy/tunnel"
@@ -23,20 +22,17 @@ const (
 var _ tunnel.Tunnel = (*connection)(nil)
 
 // connection is a tunnel: SSH connections one after the other, all with the
-// same port at the far end.
+// same port at the far end. It is up while there is one, and done when the port
+// could not be had again or after Close, at which run returns.
 type connection struct {
+	tunnel.Condition
+
 	driver *Driver
 	server string
 	serve  func(net.Conn)
 	port   int
 	url    string
 	cancel context.CancelFunc
-	done   chan struct{} // closed when run has returned
-
-	mu      sync.Mutex
-	state   tunnel.State
-	changed chan struct{}
-	err     error
 }
 
 // URL is the public base URL.
@@ -45,60 +41,24 @@ func (c *connection) URL() string { return c.url }
 // Resume is the port.
 func (c *connection) Resume() string { return strconv.Itoa(c.port) }
 
-// State says whether the SSH connection is there.
-func (c *connection) State() tunnel.State {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state
-}
-
-// Changed is closed at the next change of State.
-func (c *connection) Changed() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.changed
-}
-
-// Done is closed when the port could not be had again, or after Close.
-func (c *connection) Done() <-chan struct{} { return c.done }
-
-// Err says why Done is closed.
-func (c *connection) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
-}
-
 // Close ends the connection, upon which the server gives up the port. What has
 // been written to connections that came through the tunnel gets two seconds to
 // leave.
 func (c *connection) Close(ctx context.Context) error {
 	c.cancel()
 	select {
-	case <-c.done:
+	case <-c.Done():
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("close tunnel: %w", context.Cause(ctx))
 	}
 }
 
-func (c *connection) become(state tunnel.State) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.state = state
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
 // run keeps the tunnel up, beginning with s, until ctx is done or the port is
 // lost.
 func (c *connection) run(ctx context.Context, s *session) {
 	defer c.cancel()
-	err := c.keep(ctx, s)
-	c.mu.Lock()
-	c.err = err
-	c.mu.Unlock()
-	close(c.done)
+	c.End(c.keep(ctx, s))
 }
 
 func (c *connection) keep(ctx context.Context, s *session) error {
@@ -109,12 +69,12 @@ func (c *connection) keep(ctx context.Context, s *session) error {
 			return tunnel.ErrClosed
 		}
 		lost := time.Now()
-		c.become(tunnel.Reconnecting)
+		c.Become(tunnel.Reconnecting)
 		log.Warn().Err(err).Msg("ssh connection lost")
 		if s, err = c.reconnect(ctx); err != nil {
 			return err
 		}
-		c.become(tunnel.Up)
+		c.Become(tunnel.Up)
 		log.Info().Float64("down_seconds", time.Since(lost).Seconds()).Msg("ssh connection made again")
 	}
 }
