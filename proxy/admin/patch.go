@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -21,6 +22,34 @@ type changeable struct {
 	Capture  capture                    `json:"capture,omitzero"`
 	Limits   limits                     `json:"limits,omitzero"`
 	Lease    Duration                   `json:"lease,omitzero"`
+}
+
+// fixedField says why a field that a session is registered with cannot be changed.
+// It is empty for any other field.
+func fixedField(name string) string {
+	switch name {
+	case "id", "affinity", "sampling_mode", "on_endpoint_loss":
+		return "a session keeps the one it has from then on"
+	case "stop_conditions":
+		return "all turns of a session are judged by the same rules"
+	case "user":
+		return "all turns of a session are with the same user"
+	case "secret":
+		return "POST /sessions/{id}/rotate makes another one"
+	case "wait":
+		return "it is how long that waits for a place"
+	}
+	return ""
+}
+
+// explainFixed says of fields of a patch that are none why they cannot be.
+func explainFixed(faults []FieldError) {
+	for i, fault := range faults {
+		name, _ := strings.CutPrefix(fault.Location, "body.")
+		if why := fixedField(name); why != "" && fault.Message == unexpectedField {
+			faults[i].Message = "expected only when the session is registered: " + why
+		}
+	}
 }
 
 // sessionPatch is a merge patch of a session: what the document shows of it is

@@ -2,11 +2,14 @@ package admin_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/muxproxy/muxproxy/proxy/admin"
 	"github.com/muxproxy/muxproxy/registry"
 )
 
@@ -87,6 +90,42 @@ func TestBadPatchesAreRefusedByFieldAndChangeNothing(t *testing.T) {
 		t.Errorf("got max_turns %d; want 5", *spec.Limits.MaxTurns)
 	}
 	h.problem(http.StatusBadRequest, "invalid_request", http.MethodPatch, "/sessions/a", "")
+}
+
+// A field that a session is registered with can be changed, or the refusal says
+// that it never can be.
+func TestPatchOfWhatIsFixedSaysThatItIs(t *testing.T) {
+	text, _, err := admin.Document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]any }
+		}
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	changeable := doc.Components.Schemas["PatchSchema"].Properties
+	h := newHarness(t)
+	h.register(value{"id": "a"})
+	var fixed []string
+	for field := range doc.Components.Schemas["NewSession"].Properties {
+		if _, ok := changeable[field]; ok {
+			continue
+		}
+		fixed = append(fixed, field)
+		r := h.problem(http.StatusUnprocessableEntity, "invalid_request", http.MethodPatch, "/sessions/a", value{field: nil, "nope": 1})
+		detail := fmt.Sprint(h.decode(r.body)["detail"])
+		if !strings.Contains(detail, "body."+field+": expected only when the session is registered: ") || !strings.Contains(detail, "body.nope: unexpected property") {
+			t.Errorf("%s: got %q", field, detail)
+		}
+	}
+	slices.Sort(fixed)
+	if want := []string{"affinity", "id", "on_endpoint_loss", "sampling_mode", "secret", "stop_conditions", "user", "wait"}; !slices.Equal(fixed, want) {
+		t.Errorf("got %v; want %v", fixed, want)
+	}
 }
 
 func TestPatchNeverRevives(t *testing.T) {

@@ -165,7 +165,7 @@ func bodyField(field string) string {
 
 // fromHuma turns the problems that huma finds by itself (shape and types of
 // the request) into ours, without the values it quotes.
-func fromHuma(_ huma.Context, _ string, v any) (any, error) {
+func fromHuma(hctx huma.Context, _ string, v any) (any, error) {
 	m, ok := v.(*huma.ErrorModel)
 	if !ok {
 		return v, nil
@@ -183,6 +183,9 @@ func fromHuma(_ huma.Context, _ string, v any) (any, error) {
 		if e != nil {
 			p.Errors = append(p.Errors, fieldOf(e))
 		}
+	}
+	if hctx.Operation().OperationID == patchSession {
+		explainFixed(p.Errors)
 	}
 	if len(p.Errors) > 0 {
 		p.Detail = describe(p.Errors)

@@ -12,6 +12,9 @@ import (
 	"github.com/muxproxy/muxproxy/registry"
 )
 
+// patchSession is the operation whose faults [explainFixed] explains.
+const patchSession = "patch-session"
+
 func (a *API) registerSessionRoutes() {
 	route(a, huma.Operation{
 		OperationID: "register-session", Method: http.MethodPost, Path: "/sessions", Tags: []string{tagSessions},
@@ -30,10 +33,10 @@ func (a *API) registerSessionRoutes() {
 		Summary: "Get a session's summary", Errors: []int{http.StatusNotFound},
 	}, a.getSession)
 	route(a, huma.Operation{
-		OperationID: "patch-session", Method: http.MethodPatch, Path: "/sessions/{id}", Tags: []string{tagSessions},
+		OperationID: patchSession, Method: http.MethodPatch, Path: "/sessions/{id}", Tags: []string{tagSessions},
 		RequestBody: bodyLike(mergePatchBody, examplePatch),
 		Summary:     "Change a session",
-		Description: "A JSON merge patch (RFC 7386): null removes. For calls admitted afterwards; a stopped session stays stopped. Renews the lease.",
+		Description: "A JSON merge patch (RFC 7386): null removes. For calls admitted afterwards; a stopped session stays stopped. Renews the lease. The other fields that a session is registered with are fixed.",
 		Errors:      []int{http.StatusBadRequest, http.StatusNotFound, http.StatusGone},
 	}, a.patchSession)
 	route(a, huma.Operation{
