@@ -8,13 +8,9 @@ import (
 	"net/http"
 
 	"github.com/muxproxy/muxproxy/proxy/dialect"
-	"github.com/muxproxy/muxproxy/proxy/hook"
 	"github.com/muxproxy/muxproxy/proxy/rawjson"
 	"github.com/muxproxy/muxproxy/registry"
 )
-
-// userHook is what a session's user is called in errors.
-const userHook = "user"
 
 // A dialogue is a request of a harness whose user is simulated: a model call, what
 // the user says to it, the next model call, and so on. Each is a call with limits
@@ -146,7 +142,7 @@ func (d *dialogue) next(life context.Context, turn *registry.Turn) ([]byte, erro
 	messages, said := rawjson.Lookup(turn.Request(), "messages"), asInput(message)
 	var answer userAnswer
 	question := userQuestion{hookSessionOf(d.session), turn.Index, extended(messages, said)}
-	if err := d.proxy.options.Hooks.Post(life, userHook, d.user.URL, d.user.Budget(), question, &answer); err != nil {
+	if err := d.proxy.askHook(life, d.session, "", d.user, question, &answer); err != nil {
 		if cause := context.Cause(life); cause != nil {
 			err = cause
 		}
@@ -156,15 +152,15 @@ func (d *dialogue) next(life context.Context, turn *registry.Turn) ([]byte, erro
 		_ = d.session.Stop(registry.ConditionUserCompleted, false) // it may have ended meanwhile
 		return nil, nil
 	}
-	if err := answer.check(); err != nil {
-		return nil, &hook.Error{Hook: userHook, Cause: err}
-	}
 	turn.SetDelivered(true) // to the one that it was for
 	messages = extended(messages, append([]json.RawMessage{said}, answer.Messages...)...)
 	return d.asked.Apply([]rawjson.Edit{{Key: "messages", Value: messages}}), nil
 }
 
 func (a *userAnswer) check() error {
+	if a.Done {
+		return nil
+	}
 	if len(a.Messages) == 0 {
 		return errors.New(`its answer has neither "messages" nor "done": true`)
 	}

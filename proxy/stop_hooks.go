@@ -47,6 +47,16 @@ type stopAnswer struct {
 	Stop *bool `json:"stop"`
 }
 
+func (a *stopAnswer) check() error {
+	if a.Stop == nil {
+		return errors.New(`its answer has no "stop" that is true or false`)
+	}
+	return nil
+}
+
+// hookAnswer is what a hook answers. check says why it is of no use.
+type hookAnswer interface{ check() error }
+
 // askStopHooks asks about a turn that was just committed, so that its answer takes
 // effect before the harness can make its next call. Whether the client is still
 // there does not matter. What cannot be asked is asked again then.
@@ -90,11 +100,11 @@ func (p *Proxy) askStopHooks(ctx context.Context, session *registry.Session, set
 	}}
 	for _, condition := range settings.StopHooks {
 		question.Condition = condition.Name
-		stop, err := p.askStopHook(ctx, condition, question)
-		if err != nil {
+		var answer stopAnswer
+		if err := p.askHook(ctx, session, condition.Name, condition.Hook, question, &answer); err != nil {
 			return err
 		}
-		if stop {
+		if *answer.Stop {
 			// The session may have ended meanwhile, which stops it even better.
 			_ = session.Stop(condition.Name, false)
 			return nil
@@ -103,16 +113,24 @@ func (p *Proxy) askStopHooks(ctx context.Context, session *registry.Session, set
 	return nil
 }
 
-func (p *Proxy) askStopHook(ctx context.Context, condition registry.StopCondition, question stopQuestion) (bool, error) {
-	name := "stop condition " + condition.Name
-	var answer stopAnswer
-	if err := p.options.Hooks.Post(ctx, name, condition.Hook.URL, condition.Hook.Budget(), question, &answer); err != nil {
-		return false, err
+// askHook asks a hook of the session's: that of the stop condition of this name, or
+// the user's when it is empty. The session shows how that went. The error is a
+// [hook.Error].
+func (p *Proxy) askHook(ctx context.Context, session *registry.Session, condition string, h *registry.Hook, question any, answer hookAnswer) error {
+	name := "user"
+	if condition != "" {
+		name = "stop condition " + condition
 	}
-	if answer.Stop == nil {
-		return false, &hook.Error{Hook: name, Cause: errors.New(`its answer has no "stop" that is true or false`)}
+	err := p.options.Hooks.Post(ctx, name, h.URL, h.Budget(), question, answer)
+	if err == nil {
+		if cause := answer.check(); cause != nil {
+			err = &hook.Error{Hook: name, Cause: cause}
+		}
 	}
-	return *answer.Stop, nil
+	if err == nil || ctx.Err() == nil { // or nobody has waited for the answer
+		session.HookAsked(condition, errors.Unwrap(err))
+	}
+	return err
 }
 
 // assembled is a turn's response as JSON.

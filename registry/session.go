@@ -55,7 +55,8 @@ type Session struct {
 	modelTime   time.Duration
 	versions    VersionRange
 	lastError   *CallError
-	undecided   []*Turn // see AskLater
+	undecided   []*Turn           // see AskLater
+	hookErrors  map[string]string // see HookAsked
 	firstCallAt time.Time
 	lastCallAt  time.Time
 

@@ -176,5 +176,5 @@ func (a *API) writeEnded(w *traceWriter, sum registry.Summary) error {
 	case err != nil:
 		return fmt.Errorf("read trace of %s: %w", sum.ID, err)
 	}
-	return w.trace(s.Spec(), t)
+	return w.trace(s, t)
 }

@@ -37,12 +37,14 @@ type shownCondition struct {
 	TextRegexp     string   `json:"text_regexp,omitempty"`
 	URL            string   `json:"url,omitempty"`
 	TimeoutSeconds *float64 `json:"timeout_seconds,omitempty"`
+	LastError      string   `json:"last_error,omitempty" doc:"Why the URL had no answer when it was asked last; absent once it has answered."`
 }
 
 // shownHook is a hook as it is given out.
 type shownHook struct {
 	URL            string  `json:"url"`
 	TimeoutSeconds float64 `json:"timeout_seconds"`
+	LastError      string  `json:"last_error,omitempty" doc:"Why the URL had no answer when it was asked last; absent once it has answered."`
 }
 
 // shownLimits are limits as they are given out.
@@ -58,10 +60,11 @@ type shownLimits struct {
 }
 
 func (a *API) sessionOf(s *registry.Session) session {
-	return session{summaryOf(s.Summary()), settingsOf(s.Spec())}
+	return session{summaryOf(s.Summary()), settingsOf(s)}
 }
 
-func settingsOf(spec registry.Spec) Settings {
+func settingsOf(s *registry.Session) Settings {
+	spec, failed := s.Spec(), s.HookErrors()
 	l := spec.Limits
 	out := Settings{
 		Upstream: spec.Upstream, Affinity: cmp.Or(spec.Affinity, spec.ID), Model: orNull(spec.Model),
@@ -75,7 +78,7 @@ func settingsOf(spec registry.Spec) Settings {
 		OnEndpointLoss: spec.OnEndpointLoss,
 	}
 	if spec.User != nil {
-		out.User = &shownHook{spec.User.URL, spec.User.Budget().Seconds()}
+		out.User = &shownHook{spec.User.URL, spec.User.Budget().Seconds(), failed[""]}
 	}
 	if l.MaxDuration != nil {
 		out.Limits.MaxDurationSeconds = new(l.MaxDuration.Seconds())
@@ -89,7 +92,7 @@ func settingsOf(spec registry.Spec) Settings {
 			shown.TextRegexp = c.TextRegexp.String()
 		}
 		if c.Hook != nil {
-			shown.URL, shown.TimeoutSeconds = c.Hook.URL, new(c.Hook.Budget().Seconds())
+			shown.URL, shown.TimeoutSeconds, shown.LastError = c.Hook.URL, new(c.Hook.Budget().Seconds()), failed[c.Name]
 		}
 		out.StopConditions = append(out.StopConditions, shown)
 	}

@@ -98,7 +98,7 @@ func (a *API) getTrace(_ context.Context, in *traceInput) (*writer, error) {
 			a.writeTraces(hctx, ndjson, func(w *traceWriter) error { return w.turns(t) })
 			return
 		}
-		a.writeTraces(hctx, "application/json", func(w *traceWriter) error { return w.trace(s.Spec(), t) })
+		a.writeTraces(hctx, "application/json", func(w *traceWriter) error { return w.trace(s, t) })
 	}}, nil
 }
 
@@ -197,5 +197,5 @@ func (a *API) writeTrace(w *traceWriter, id string) error {
 	case err != nil:
 		return fmt.Errorf("read trace of %s: %w", id, err)
 	}
-	return w.trace(s.Spec(), t)
+	return w.trace(s, t)
 }

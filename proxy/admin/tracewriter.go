@@ -65,12 +65,12 @@ func WriteTrace(w io.Writer, s *registry.Session) error {
 	}
 	out := bufio.NewWriterSize(w, 64<<10)
 	tw := &traceWriter{out: out, flush: out.Flush, lines: true}
-	return tw.trace(s.Spec(), t)
+	return tw.trace(s, t)
 }
 
 // trace writes a session's whole trace as one value.
-func (w *traceWriter) trace(spec registry.Spec, t registry.Trace) error {
-	if err := w.head(summaryOf(t.Summary), new(settingsOf(spec))); err != nil {
+func (w *traceWriter) trace(s *registry.Session, t registry.Trace) error {
+	if err := w.head(summaryOf(t.Summary), new(settingsOf(s))); err != nil {
 		return err
 	}
 	w.text(`,"turns":[`)
