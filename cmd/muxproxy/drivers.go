@@ -29,7 +29,7 @@ func (c Config) driver(l *ledger.Ledger, log zerolog.Logger) (tunnel.Driver, err
 	case tunnelSSH:
 		return ssh.New(c.ssh(log))
 	case tunnelCommand:
-		return command.New(c.command(l))
+		return command.New(c.command(l, log))
 	default:
 		return nil, nil //nolint:nilnil // none and static open no tunnels
 	}
@@ -45,7 +45,7 @@ func (c Config) paceKey() string {
 	case tunnelSSH:
 		return strings.Join([]string{c.Tunnel, c.SSHAddr, c.SSHUser}, "\n")
 	default:
-		return strings.Join([]string{c.Tunnel, c.command(nil).Args[0]}, "\n")
+		return strings.Join([]string{c.Tunnel, c.command(nil, zerolog.Nop()).Args[0]}, "\n")
 	}
 }
 
@@ -89,7 +89,7 @@ func (c Config) ssh(log zerolog.Logger) ssh.Options {
 }
 
 // command is the preset, with what is set beside it in its place.
-func (c Config) command(l *ledger.Ledger) command.Options {
+func (c Config) command(l *ledger.Ledger, log zerolog.Logger) command.Options {
 	o, _ := command.Preset(c.TunnelCommandPreset) // the zero Options where none is chosen
 	if len(c.TunnelCommand) > 0 {
 		o.Args = c.TunnelCommand
@@ -98,7 +98,7 @@ func (c Config) command(l *ledger.Ledger) command.Options {
 	o.Template = cmp.Or(c.TunnelCommandShape, o.Template)
 	o.Ready = cmp.Or(c.TunnelCommandReady, o.Ready)
 	o.Fatal = cmp.Or(c.TunnelCommandFatal, o.Fatal)
-	o.Env, o.Ledger = c.User.Environ, l
+	o.Env, o.Ledger, o.Logger = c.User.Environ, l, log
 	return o
 }
 

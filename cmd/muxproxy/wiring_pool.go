@@ -10,13 +10,11 @@ import (
 
 	"github.com/muxproxy/muxproxy/metrics"
 	"github.com/muxproxy/muxproxy/tunnel"
-	"github.com/muxproxy/muxproxy/tunnel/command"
 	"github.com/muxproxy/muxproxy/tunnel/ledger"
 	"github.com/muxproxy/muxproxy/tunnel/pacing"
 )
 
-// wireDriver makes the driver of the pool, and cleans up what killed processes
-// have left behind of its kind.
+// wireDriver makes the driver of the pool.
 func (d *daemon) wireDriver() (err error) {
 	if d.cfg.needsLedger() {
 		d.ledger = d.openLedger()
@@ -28,11 +26,6 @@ func (d *daemon) wireDriver() (err error) {
 	if limit := d.headerLimit(); limit > 0 {
 		// A 429 says more than the end of an answer that had to begin before.
 		d.cfg.AdmitTimeout = min(d.cfg.AdmitTimeout, limit/2)
-	}
-	if d.cfg.Tunnel == tunnelCommand {
-		if err := command.CleanUp(d.ledger); err != nil {
-			d.log.Warn().Err(err).Msg("what a killed process left running could not be cleaned up in full")
-		}
 	}
 	return nil
 }

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/muxproxy/muxproxy/tunnel"
 	"github.com/muxproxy/muxproxy/tunnel/ledger"
 )
@@ -53,8 +55,10 @@ type Options struct {
 	// FirstProbe is how long the URL must not be asked for at first; zero is not
 	// at all.
 	FirstProbe time.Duration
-	// Ledger gets the process groups, for [CleanUp]; nil is none.
+	// Ledger gets the process groups, for [Driver.Run]; nil is none.
 	Ledger *ledger.Ledger
+	// Logger takes what Run does; the zero value is silent.
+	Logger zerolog.Logger
 }
 
 // Driver starts programs. It is safe for concurrent use.

@@ -1,11 +1,13 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/muxproxy/muxproxy/tunnel/ledger"
 )
@@ -36,10 +38,27 @@ func (g group) record(l *ledger.Ledger) error {
 	return l.Record(kind, strconv.Itoa(g.PGID), data)
 }
 
-// CleanUp kills what programs of daemons that were killed have left running.
-// It kills no group that it does not know to be the one that was started.
-func CleanUp(l *ledger.Ledger) error {
-	orphans, err := l.Orphans(kind)
+// Run kills what programs of daemons that were killed have left running, at
+// once and again and again until ctx is done. It kills no group that it does
+// not know to be the one that was started, and never fails.
+func (d *Driver) Run(ctx context.Context) error {
+	look := time.NewTicker(ledger.LookAgain)
+	defer look.Stop()
+	for {
+		if err := d.cleanUp(); err != nil {
+			d.o.Logger.Warn().Err(err).Msg("what a killed process left running could not be cleaned up in full")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+		}
+	}
+}
+
+// cleanUp kills what is on record as left.
+func (d *Driver) cleanUp() error {
+	orphans, err := d.o.Ledger.Orphans(kind)
 	for _, o := range orphans {
 		var g group
 		if json.Unmarshal(o.Data, &g) == nil && g.alive() {
@@ -47,6 +66,7 @@ func CleanUp(l *ledger.Ledger) error {
 				err = errors.Join(err, fmt.Errorf("kill process group %d: %w", g.PGID, failed))
 				continue
 			}
+			d.o.Logger.Info().Int("process_group", g.PGID).Msg("killed what a program of a killed process left running")
 		}
 		err = errors.Join(err, o.Done())
 	}

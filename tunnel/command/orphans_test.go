@@ -2,16 +2,22 @@ package command_test
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
-	"github.com/muxproxy/muxproxy/tunnel/command"
+	"github.com/rs/zerolog"
+
 	"github.com/muxproxy/muxproxy/tunnel/ledger"
 )
 
@@ -60,10 +66,63 @@ func TestWhatAKilledDaemonLeftRunningIsCleanedUp(t *testing.T) {
 	}
 	l := ledgerIn(t, dir)
 	for range 2 {
-		if err := command.CleanUp(l); err != nil {
-			t.Fatal(err)
-		}
+		lookOnce(t, l)
 	}
+	eventually(t, "end of the descendants", func() bool { return !running(t, pgid) })
+}
+
+// lookOnce runs a driver for as long as it takes it to look for orphans, which
+// must go well.
+func lookOnce(t *testing.T, l *ledger.Ledger) {
+	t.Helper()
+	var warnings bytes.Buffer
+	o := shell("")
+	o.Ledger, o.Logger = l, zerolog.New(&warnings).Level(zerolog.WarnLevel)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := driver(t, o).Run(ctx); err != nil || warnings.Len() > 0 {
+		t.Fatalf("got %v, and on the log %s; want neither", err, &warnings)
+	}
+}
+
+func TestWhatAnotherDaemonLooksAtIsCleanedUpAtTheNextLook(t *testing.T) {
+	dir := t.TempDir()
+	pgid := killed(t, dir, "sleep 1000 & echo http://up.example/$$; wait")
+	eventually(t, "end of the leader", func() bool { return syscall.Kill(pgid, 0) != nil })
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(names) != 1 {
+		t.Fatalf("got %q, %v; want the record of the killed one", names, err)
+	}
+	record, err := os.Open(names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(record.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	o := shell("")
+	o.Ledger = ledgerIn(t, dir)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- driver(t, o).Run(ctx) }()
+		synctest.Wait()
+		if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) != 1 || !running(t, pgid) {
+			t.Errorf("got %q, %v; want the first look to find it locked, or this test shows nothing", left, err)
+		}
+		if err := record.Close(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(ledger.LookAgain)
+		synctest.Wait()
+		if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) != 0 {
+			t.Errorf("got %q, %v; want nothing on record", left, err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 	eventually(t, "end of the descendants", func() bool { return !running(t, pgid) })
 }
 
@@ -107,9 +166,7 @@ func TestAnotherGroupWithTheSameNumberIsLeftAlone(t *testing.T) {
 	}
 	_ = dead.Close()
 	l := ledgerIn(t, dir)
-	if err := command.CleanUp(l); err != nil {
-		t.Fatal(err)
-	}
+	lookOnce(t, l)
 	if !running(t, led) || !running(t, leaderless) {
 		t.Error("a group that is not ours was killed")
 	}

@@ -1,8 +1,8 @@
 // Package ledger keeps, across the death of a process, what that process has
 // made outside of itself and must not leave behind: a registration with a
 // provider, a child process. Whoever makes such a thing records it, forgets
-// it once it is gone, and at the next start asks for the orphans, which are
-// what dead processes have recorded and not forgotten.
+// it once it is gone, and asks now and then for the orphans, which are what
+// dead processes have recorded and not forgotten.
 //
 // Each process has one file in a folder that all processes of the user share,
 // and holds a lock on it as long as it lives. The kernel lets go of the lock

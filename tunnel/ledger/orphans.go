@@ -10,6 +10,11 @@ import (
 	"time"
 )
 
+// LookAgain is how often to ask for orphans. Once is not enough: the file of a
+// dead process is locked for a moment by every other that looks into it, which
+// is then taken for its owner; and processes die at any time.
+const LookAgain = 10 * time.Second
+
 // strayAge is how old a half-made file must be to be nobody's.
 const strayAge = time.Hour
 

@@ -21,9 +21,6 @@ const (
 	deletions       = 8 // at once
 	sweepBackoff    = time.Second
 	sweepMaxBackoff = time.Minute
-	// lookAgain is how often the record is read. One look is not enough: the file
-	// of a dead process is locked for a moment by every other that looks into it.
-	lookAgain = 10 * time.Second
 )
 
 // leftover is something to be deleted.
@@ -65,7 +62,7 @@ func (d *Driver) leave(l leftover) {
 // attempt at what is its own, and never fails. It should outlive the tunnels.
 func (d *Driver) Run(ctx context.Context) error {
 	d.inherit()
-	look := time.NewTicker(lookAgain)
+	look := time.NewTicker(ledger.LookAgain)
 	defer look.Stop()
 	backoff := sweepBackoff
 	timer := time.NewTimer(0)
