@@ -1,6 +1,6 @@
 // Command relay compares what it costs to relay model calls: through muxproxy
 // with recording on, through nginx, through httputil.ReverseProxy as it comes
-// and tuned, and directly.
+// and tuned, through a handler that only relays, and directly.
 //
 // All targets stand in front of the same scripted upstream and are measured in
 // turn, in random order, in each of several rounds; muxproxy is measured twice
@@ -42,13 +42,13 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	out := flags.String("out", "results/relay.json", "where the results go")
 	peers := flags.String("peers", "", "instead, measure beside all other proxies that are installed, those of registries in this folder")
 	profiled := flags.String("profile", "", "instead, profile muxproxy at this work and write into the folder of -out")
-	serve := flags.String("serve", "", "internal: be a reverse proxy for this upstream")
-	tuned := flags.Bool("tuned", false, "internal: be the tuned one")
+	serve := flags.String("serve", "", "internal: be a target in front of this upstream")
+	as := flags.String("as", "", "internal: which")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *serve != "" {
-		return serveReverseProxy(ctx, *serve, *tuned, os.Stdout)
+		return serveTarget(ctx, *as, *serve, os.Stdout)
 	}
 	binary, err := filepath.Abs(*muxproxy)
 	if err != nil {

@@ -14,13 +14,60 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/muxproxy/muxproxy/nonblock"
 )
 
-// serveReverseProxy is net/http's proxy with a large idle pool. Bare, it has
+// serveTarget is a target in this process until ctx ends: the reverse proxy, bare or
+// tuned, or the handler. It prints its address and that of its memory statistics.
+func serveTarget(ctx context.Context, name, upstream string, out io.Writer) error {
+	target := http.Server{} //nolint:gosec // a benchmark on loopback
+	asItIs := func(l net.Listener) net.Listener { return l }
+	listen := asItIs
+	switch name {
+	case nameReverse, nameTuned:
+		target.Handler = reverseProxy(upstream, name == nameTuned)
+	case nameHandler:
+		relay, err := newHandler(upstream)
+		if err != nil {
+			return err
+		}
+		target.Handler, target.ConnContext, listen = relay, nonblock.Context, nonblock.Listen
+	default:
+		return fmt.Errorf("no such target: %q", name)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector())
+	statistics := http.Server{Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})} //nolint:gosec // as above
+	var serving errgroup.Group
+	for _, s := range []struct {
+		server *http.Server
+		listen func(net.Listener) net.Listener
+		format string
+	}{
+		{&target, listen, "%s\n"},
+		{&statistics, asItIs, "http://%s/metrics\n"},
+	} {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		serving.Go(func() error { return s.server.Serve(s.listen(listener)) })
+		fmt.Fprintf(out, s.format, listener.Addr())
+	}
+	<-ctx.Done()
+	err := errors.Join(target.Close(), statistics.Close())
+	if served := serving.Wait(); !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+// reverseProxy is net/http's proxy with a large idle pool. Bare, it has
 // FlushInterval -1, as streams are usually served; tuned, it has a buffer pool
-// and leaves the flushing of event streams to net/http. It prints its address
-// and that of its memory statistics.
-func serveReverseProxy(ctx context.Context, upstream string, tuned bool, out io.Writer) error {
+// and leaves the flushing of event streams to net/http.
+func reverseProxy(upstream string, tuned bool) *httputil.ReverseProxy {
 	to := &url.URL{Scheme: "http", Host: upstream}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -34,28 +81,7 @@ func serveReverseProxy(ctx context.Context, upstream string, tuned bool, out io.
 		proxy.FlushInterval = 0
 		proxy.BufferPool = &bufferPool{}
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector())
-	handlers := []http.Handler{proxy, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}
-	var servers []*http.Server
-	var serving sync.WaitGroup
-	for i, format := range []string{"%s\n", "http://%s/metrics\n"} {
-		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		server := &http.Server{Handler: handlers[i]} //nolint:gosec // a benchmark on loopback
-		servers = append(servers, server)
-		serving.Go(func() { _ = server.Serve(listener) })
-		fmt.Fprintf(out, format, listener.Addr())
-	}
-	<-ctx.Done()
-	var errs []error
-	for _, server := range servers {
-		errs = append(errs, server.Close())
-	}
-	serving.Wait()
-	return errors.Join(errs...)
+	return proxy
 }
 
 type bufferPool struct{ sync.Pool }

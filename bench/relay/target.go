@@ -27,16 +27,17 @@ const (
 	nameDirect  = "direct"
 	nameReverse = "reverseproxy"
 	nameTuned   = "reverseproxy-tuned"
+	nameHandler = "handler" // what serves and calls in muxproxy, and nothing between
 	nameNginx   = "nginx"
 	nameMux     = "muxproxy"
 	nameControl = "muxproxy-control" // the same binary once more
 )
 
 func (b *bench) targets() []target {
-	reverse := func(args ...string) func(context.Context, string) (*process, error) {
-		return func(ctx context.Context, upstream string) (*process, error) {
-			return startReverseProxy(ctx, b.self, append(args, "-serve", upstream))
-		}
+	ours := func(name string) target {
+		return target{name, func(ctx context.Context, upstream string) (*process, error) {
+			return startSelf(ctx, b.self, "-serve", upstream, "-as", name)
+		}, false}
 	}
 	mux := func(ctx context.Context, upstream string) (*process, error) {
 		return startMuxproxy(ctx, b.muxproxy, upstream, b.override)
@@ -44,8 +45,9 @@ func (b *bench) targets() []target {
 	return []target{
 		{nameDirect, func(_ context.Context, upstream string) (*process, error) { return &process{addr: upstream}, nil }, false},
 		{nameNginx, startNginx, false},
-		{nameReverse, reverse(), false},
-		{nameTuned, reverse("-tuned"), false},
+		ours(nameReverse),
+		ours(nameTuned),
+		ours(nameHandler),
 		{nameMux, mux, true},
 		{nameControl, mux, true},
 	}
@@ -103,7 +105,8 @@ func (p *process) stop() error {
 	return errors.Join(err, os.RemoveAll(p.dir))
 }
 
-func startReverseProxy(ctx context.Context, self string, args []string) (*process, error) {
+// startSelf starts this program as a target.
+func startSelf(ctx context.Context, self string, args ...string) (*process, error) {
 	addresses := &lines{line: make(chan string, 2)}
 	command, err := start(ctx, "", nil, addresses, self, args...)
 	if err != nil {
