@@ -30,7 +30,12 @@ type standardCall struct {
 
 	mu     sync.Mutex // guards what follows
 	reader *bytes.Reader
-	sent   bool
+	wrote  bool // the body, on the connection that was got last
+	// answered is set when the answer has begun. Over HTTP/2 it may before all of the
+	// body is sent, and until then the replica may ask for that again on another
+	// connection.
+	answered bool
+	sent     bool
 }
 
 // roundTrip sends the request again as long as all it meets are connections that
@@ -54,9 +59,7 @@ func (s *standard) roundTrip(ctx context.Context, m *message) (*http.Response, e
 		}
 		return nil, err
 	}
-	if c.multiplexed {
-		c.letGo() // until now the replica might have asked for it again on another connection
-	}
+	c.done(&c.answered)
 	c.ReadCloser = res.Body
 	res.Body = c
 	return res, nil
@@ -108,30 +111,34 @@ func (c *standardCall) gotConn(info httptrace.GotConnInfo) {
 	if c.conn != nil {
 		c.before = c.conn.written.Load()
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wrote = false
 }
 
 func (c *standardCall) wroteRequest(info httptrace.WroteRequestInfo) {
-	if info.Err == nil && !c.multiplexed {
-		c.letGo()
+	if info.Err == nil {
+		c.done(&c.wrote)
 	}
 }
 
-// letGo drops the body, which net/http would keep as long as the call lasts.
-func (c *standardCall) letGo() {
-	if c.message.request == nil {
+// done notes that the body was written, or that the answer has begun. When nobody
+// reads the body any more it drops it, which net/http would keep as long as the call
+// lasts.
+func (c *standardCall) done(what *bool) {
+	c.mu.Lock()
+	*what = true
+	if c.message.request == nil || c.sent || !c.wrote || c.multiplexed && !c.answered {
+		c.mu.Unlock()
 		return
 	}
-	c.mu.Lock()
-	first := !c.sent
 	c.sent = true
 	if c.reader != nil {
 		c.reader.Reset(nil)
 	}
 	c.message.body = nil
 	c.mu.Unlock()
-	if first {
-		c.message.request.written()
-	}
+	c.message.request.written()
 }
 
 // unused reports whether the call failed because its connection was closed before

@@ -1,12 +1,15 @@
 package upstream_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"runtime"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -115,5 +118,45 @@ func TestWrittenIsToldOnce(t *testing.T) {
 		r.Caller = caller{written: func() { t.Error("told of a call that was not sent") }}
 		_, err := nobody.Send(t.Context(), r)
 		wantDialError(t, err, false)
+	}
+}
+
+// An answer may begin before its request has come to its end. The body is kept until
+// then: whoever is told that it is written may write something else over it.
+func TestABodyIsSentToItsEndThoughTheAnswerHasBegun(t *testing.T) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		_ = control.EnableFullDuplex() // which HTTP/2 always is
+		_ = control.Flush()
+		got, err := io.ReadAll(r.Body)
+		if other := bytes.Trim(got, "x"); err != nil || len(other) > 0 {
+			t.Errorf("%d bytes came, %d of them of something else: %v", len(got), len(other), err)
+		}
+		_, _ = fmt.Fprint(w, len(got))
+	})
+	plain := serve(t, handler)
+	old, options := secure(t, handler, false)
+	multiplexed, options2 := secure(t, handler, true)
+	for _, c := range []struct {
+		name, url string
+		options   upstream.Options
+	}{{"HTTP/1.1", plain.URL, upstream.Options{}}, {"TLS", old.URL, options}, {"HTTP/2", multiplexed.URL, options2}} {
+		t.Run(c.name, func(t *testing.T) {
+			_, u := newUpstream(t, c.options, replicas(c.url))
+			body := bytes.Repeat([]byte("x"), 2<<20)
+			told := make(chan struct{})
+			r := &upstream.Request{Method: http.MethodPost, Path: "/v1/chat/completions", Body: body, Caller: caller{written: func() {
+				copy(body, bytes.Repeat([]byte("!"), len(body)))
+				close(told)
+			}}}
+			res, err := u.Send(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := finish(t, res), strconv.Itoa(len(body)); got != want {
+				t.Errorf("%s bytes came, want %s", got, want)
+			}
+			<-told
+		})
 	}
 }
