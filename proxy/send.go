@@ -86,23 +86,11 @@ func (c *call) override(settings *registry.Settings, refused dialect.Added) erro
 	}
 	o.Capture.Logprobs = settings.Capture.Logprobs && !refused.Logprobs
 	if settings.Capture.TokenIDs && !refused.TokenIDs {
-		o.Capture.TokenIDs = engineOf(c.target.Style())
+		o.Capture.TokenIDs = dialect.EngineOf(string(c.target.Style()))
 	}
 	var err error
 	c.added, err = c.dialect.Override(c.request, o)
 	return err
-}
-
-// engineOf is whose token ids an upstream of a style gives.
-func engineOf(style upstream.Style) dialect.Engine {
-	switch style {
-	case upstream.StyleVLLM:
-		return dialect.VLLM
-	case upstream.StyleSGLang:
-		return dialect.SGLang
-	default:
-		return dialect.NoEngine
-	}
 }
 
 // dispatch records the request as it is sent, byte for byte, and sends it.

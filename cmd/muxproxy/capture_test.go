@@ -76,6 +76,57 @@ func TestTraceHasTheTokensThatTheHarnessDidNotAskFor(t *testing.T) {
 	}
 }
 
+// A style that is forgotten shows where the session is registered, and nothing is
+// lost once the upstream is put with the right one.
+func TestForgottenStyleIsWarnedOfUntilTheUpstreamHasIt(t *testing.T) {
+	t.Parallel()
+	upstream := scripted.New()
+	srv, err := scripted.Start(upstream, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { srv.Close() })
+	d := startDaemon(t, map[string]string{"MUXPROXY_UPSTREAM_URL": srv.URL})
+	s := d.register(t, `{"id":"a","capture":{"token_ids":true}}`)
+	d.waitForLine(t, `"warning":"capture.token_ids: `)
+	for _, step := range []struct{ style, model, before, after string }{
+		{"openai", "vllm", "is openai", "is openai"},
+		{"vllm", "vllm", "", ""},
+		{"vllm", "refuses-token-ids", "", "has refused"},
+	} {
+		status, raw := d.do(t, http.MethodPut, "/upstreams/default", `{"replicas":[{"url":"`+srv.URL+`"}],"style":"`+step.style+`"}`)
+		if status != http.StatusOK {
+			t.Fatalf("PUT: got %d %s", status, raw)
+		}
+		before := d.warningsOf(t, "a")
+		callOnce(t, s, `{"model":"`+step.model+`","messages":[{"role":"user","content":"hi"}]}`)
+		for _, got := range []struct{ got, want string }{{before, step.before}, {d.warningsOf(t, "a"), step.after}} {
+			if !strings.Contains(got.got, got.want) || (got.got == "") != (got.want == "") {
+				t.Errorf("%+v: got %q; want %q", step, got.got, got.want)
+			}
+		}
+	}
+	_, raw := d.get(t, "/sessions/a/trace")
+	var trace struct {
+		Turns []struct {
+			Complete bool `json:"token_ids_complete"`
+		}
+	}
+	if err := json.Unmarshal(raw, &trace); err != nil || fmt.Sprint(trace.Turns) != "[{false} {true} {false}]" {
+		t.Errorf("got %v, %v; want the second turn with its ids", trace, err)
+	}
+}
+
+func (d *daemon) warningsOf(t *testing.T, id string) string {
+	t.Helper()
+	var shown struct{ Warnings []string }
+	status, raw := d.get(t, "/sessions/"+id)
+	if err := json.Unmarshal(raw, &shown); err != nil || status != http.StatusOK || shown.Warnings == nil {
+		t.Fatalf("GET: got %d %s, %v", status, raw, err)
+	}
+	return strings.Join(shown.Warnings, "; ")
+}
+
 // callOnce makes a chat call of the session's and returns the answer's body.
 func callOnce(t *testing.T, s session, body string) string {
 	t.Helper()

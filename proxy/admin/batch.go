@@ -140,7 +140,7 @@ func (a *API) registerBatch(ctx context.Context, in *batchInput) (*writer, error
 
 func (a *API) entry(r *registration) batchEntry {
 	if r.err == nil {
-		return batchEntry{session: new(shownOf(r))}
+		return batchEntry{session: new(a.shownOf(r))}
 	}
 	a.refused(r.err)
 	p, known := problemOf(r.err)

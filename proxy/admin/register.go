@@ -50,6 +50,7 @@ func (a *API) registering(
 			a.writeError(hctx, err)
 			return
 		}
+		a.logWarnings(all)
 		if err := deliver(ctx, w, registeredStatus(all), show(all)); err != nil {
 			a.undo(all)
 			a.opts.Logger.Debug().Err(err).Int("sessions", len(all)).Msg("registration undone")

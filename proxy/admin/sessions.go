@@ -56,6 +56,7 @@ type registered struct {
 	Env       environment    `json:"env" doc:"What to put into the harness's environment."`
 	CreatedAt time.Time      `json:"created_at"`
 	ExpiresAt *time.Time     `json:"expires_at" doc:"When the lease runs out if nothing renews it."`
+	Warnings  []string       `json:"warnings" nullable:"false" doc:"Settings that have no effect as the session's upstream is now, and why: token ids that are captured of an upstream of style openai, say."`
 }
 
 // environment holds the variables that OpenAI and Anthropic clients read.
@@ -67,7 +68,7 @@ type environment struct {
 	AnthropicAPIKey  string `json:"ANTHROPIC_API_KEY"`
 }
 
-func registeredOf(s *registry.Session, secret string) registered {
+func (a *API) registeredOf(s *registry.Session, secret string) registered {
 	sum := s.Summary()
 	e := endpointOf(sum.Placement)
 	return registered{
@@ -76,7 +77,7 @@ func registeredOf(s *registry.Session, secret string) registered {
 			OpenAIBaseURL: e.OpenAIBaseURL, OpenAIAPIBase: e.OpenAIBaseURL, OpenAIAPIKey: secret,
 			AnthropicBaseURL: e.AnthropicBaseURL, AnthropicAPIKey: secret,
 		},
-		CreatedAt: sum.CreatedAt, ExpiresAt: orNull(sum.ExpiresAt),
+		CreatedAt: sum.CreatedAt, ExpiresAt: orNull(sum.ExpiresAt), Warnings: a.warnings(s),
 	}
 }
 
@@ -89,12 +90,12 @@ func (a *API) registerSession(ctx context.Context, in *registerInput) (*writer, 
 	if body == nil {
 		body = &newSession{}
 	}
-	show := func(all []*registration) any { return shownOf(all[0]) }
+	show := func(all []*registration) any { return a.shownOf(all[0]) }
 	return a.registering(ctx, []*newSession{body}, a.registerAll, show), nil
 }
 
-func shownOf(r *registration) registered {
-	return registeredOf(r.got.Session, r.got.Secret)
+func (a *API) shownOf(r *registration) registered {
+	return a.registeredOf(r.got.Session, r.got.Secret)
 }
 
 type listInput struct {
@@ -159,7 +160,7 @@ func (a *API) rotateSecret(_ context.Context, in *SessionPath) (*answer[register
 	if err != nil {
 		return nil, err
 	}
-	return ok200(registeredOf(s, secret)), nil
+	return ok200(a.registeredOf(s, secret)), nil
 }
 
 // inQuery is the problem of a filter, whose fields are query parameters.

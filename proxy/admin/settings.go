@@ -11,6 +11,7 @@ import (
 type session struct {
 	Summary
 	Settings
+	Warnings []string `json:"warnings" nullable:"false" doc:"Settings that have no effect as the session's upstream is now, and why: token ids that are captured of an upstream of style openai, say."`
 }
 
 // Settings are the rules a session runs under, as they are given out: those it
@@ -60,7 +61,7 @@ type shownLimits struct {
 }
 
 func (a *API) sessionOf(s *registry.Session) session {
-	return session{summaryOf(s.Summary()), settingsOf(s)}
+	return session{summaryOf(s.Summary()), settingsOf(s), a.warnings(s)}
 }
 
 func settingsOf(s *registry.Session) Settings {

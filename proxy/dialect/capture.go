@@ -19,6 +19,17 @@ const (
 	SGLang
 )
 
+// EngineOf is the engine behind an upstream of this style.
+func EngineOf(style string) Engine {
+	switch style {
+	case "vllm":
+		return VLLM
+	case "sglang":
+		return SGLang
+	}
+	return NoEngine
+}
+
 // A capturing collects the edits by which a request asks for tokens.
 type capturing struct {
 	object rawjson.Object
