@@ -12,6 +12,9 @@ import (
 // again from the turn, so that an attempt is small; the answers that are kept
 // for clients which left while their calls ran count as well.
 //
+// Nearly every call is answered and never heard of again. Such attempts are
+// settled: they are looked for only when a retry comes.
+//
 // mu is held for moments only, never while anything is written or waited for,
 // and no other lock is taken under it.
 type attempts struct {
@@ -19,10 +22,12 @@ type attempts struct {
 	grace time.Duration // that a call outlives its client by
 	limit int64         // of bytes
 
-	mu     sync.Mutex
-	bytes  int64
-	newest map[attemptKey]*attempt
-	ended  attempt // the head of the ring of those that have ended; the earliest comes next
+	mu      sync.Mutex
+	bytes   int64
+	opened  uint64 // how many there were so far
+	newest  map[attemptKey]*attempt
+	ended   attempt // the head of the ring of those that have ended; the earliest comes next
+	settled settledLog
 }
 
 func newAttempts(grace time.Duration, limit int64) *attempts {
@@ -31,10 +36,13 @@ func newAttempts(grace time.Duration, limit int64) *attempts {
 	return t
 }
 
+// now is the time since t was made. All times of attempts are of this kind.
+func (t *attempts) now() time.Duration { return time.Since(t.born) }
+
 // attemptKey is what a request and its retries have in common.
 type attemptKey struct {
 	session uint64
-	digest  [32]byte
+	digest  retryDigest
 }
 
 // attemptState says who may claim an attempt.
@@ -51,6 +59,8 @@ const (
 // attempt is one call and all that is answered by it. attempts.mu guards it.
 type attempt struct {
 	key      attemptKey
+	number   uint64 // in the order in which they were opened
+	since    uint64 // attempts settled before this one in settledLog are done with; 0 are none
 	state    attemptState
 	tries    int // retries so far, as the newest request that it answers counts them
 	claims   int // how many retries have claimed it
@@ -61,10 +71,10 @@ type attempt struct {
 	grace *time.Timer   // of a deserted call that can be joined
 	over  chan struct{} // closed when it has ended; nil if nobody waits for that
 
-	older          *attempt // of the same key
-	forgotten      bool     // it cannot be claimed any more
-	previous, next *attempt // in the ring of those that have ended
-	endedAt        time.Time
+	older          *attempt      // of the same key; it was opened before
+	forgotten      bool          // it cannot be claimed any more
+	previous, next *attempt      // in the ring of those that have ended
+	endedAt        time.Duration // after attempts.born
 }
 
 func (a *attempt) running() bool { return a.state == attemptAttended || a.state == attemptDeserted }
@@ -98,34 +108,50 @@ type claim struct {
 // attempt of its own, and supersedes those whose clients wait no more.
 func (t *attempts) open(session *registry.Session, r retry) claim {
 	key := attemptKey{session.Number(), r.digest}
-	now := time.Now()
+	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expire(now)
-	course, progress := runs, 0
+	own := &attempt{key: key, tries: r.count}
+	course := runs
 	if r.marked {
+		t.unsettle(key, now)
 		if a := t.find(key, r); a != nil {
 			if a.state != attemptFailed {
 				return t.claim(a, r)
 			}
 			t.forget(a)
-			course, progress = reruns, a.progress
+			course, own.progress, own.since = reruns, a.progress, a.since
 		} else if !r.waited && t.attended(key) {
 			return claim{course: waits}
 		}
 	} else {
 		t.supersede(key)
+		own.since = t.settled.end
 	}
-	own := claim{attempt: t.add(key, r.count), course: course, progress: progress}
-	own.attempt.progress = progress
-	return own
+	t.add(own)
+	return claim{attempt: own, course: course, progress: own.progress}
 }
 
-func (t *attempts) add(key attemptKey, tries int) *attempt {
-	a := &attempt{key: key, tries: tries, older: t.newest[key]}
-	t.newest[key] = a
+// add puts an attempt among those that can be claimed, as the one opened last.
+func (t *attempts) add(a *attempt) {
+	t.opened++
+	a.number = t.opened
+	t.put(a)
+}
+
+// put puts an attempt to those of its key.
+func (t *attempts) put(a *attempt) {
 	t.bytes += attemptBytes
-	return a
+	newer := t.newest[a.key]
+	if newer == nil || newer.number < a.number {
+		a.older, t.newest[a.key] = newer, a
+		return
+	}
+	for newer.older != nil && newer.older.number > a.number {
+		newer = newer.older
+	}
+	a.older, newer.older = newer.older, a
 }
 
 // find returns the attempt that a retry is to claim, or nil.
@@ -198,20 +224,21 @@ func (t *attempts) supersede(key attemptKey) {
 func (t *attempts) recall(session *registry.Session, r retry) {
 	key := attemptKey{session.Number(), r.digest}
 	t.mu.Lock()
+	t.unsettle(key, t.now())
 	known := t.newest[key] != nil
 	t.mu.Unlock()
 	if known {
 		return
 	}
-	turns, failures := session.Attempts(r.digest, time.Now().Add(-replayAge), t.born)
+	turns, failures := session.Attempts(r.digest.recorded(), time.Now().Add(-replayAge), t.born)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.newest[key] != nil {
 		return
 	}
 	for _, turn := range turns {
-		a := t.add(key, turn.Attempt)
-		a.turn = turn.Index
+		a := &attempt{key: key, tries: turn.Attempt, turn: turn.Index}
+		t.add(a)
 		if d := turn.Delivered(); d != nil && *d {
 			t.end(a, attemptDelivered)
 		} else {
@@ -220,7 +247,9 @@ func (t *attempts) recall(session *registry.Session, r retry) {
 	}
 	for _, failure := range failures {
 		if !repeated(failure, turns, failures) {
-			t.end(t.add(key, failure.Attempt), attemptFailed)
+			a := &attempt{key: key, tries: failure.Attempt}
+			t.add(a)
+			t.end(a, attemptFailed)
 		}
 	}
 }

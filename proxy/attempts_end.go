@@ -98,11 +98,19 @@ func (t *attempts) end(a *attempt, state attemptState) {
 		return
 	}
 	a.unlink()
-	last := t.ended.previous
-	a.previous, a.next = last, &t.ended
-	last.next, t.ended.previous = a, a
-	a.endedAt = time.Now()
+	a.endedAt = t.now()
+	t.line(a)
 	t.fit(0)
+}
+
+// line puts an attempt among those that have ended.
+func (t *attempts) line(a *attempt) {
+	before := t.ended.previous
+	for before != &t.ended && before.endedAt > a.endedAt {
+		before = before.previous
+	}
+	a.previous, a.next = before, before.next
+	before.next.previous, before.next = a, a
 }
 
 func (a *attempt) unlink() {

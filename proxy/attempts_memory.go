@@ -6,7 +6,8 @@ import "time"
 // within seconds.
 const replayAge = 2 * time.Minute
 
-// attemptBytes is what an attempt takes with its place in the map, roughly.
+// attemptBytes is what an attempt takes with its place in the map, roughly. One
+// that is settled takes less.
 const attemptBytes = 256
 
 // reserve makes room for n more bytes of an answer that is kept. It reports
@@ -59,20 +60,35 @@ func (t *attempts) let(o *outlet) {
 // reports whether they have.
 func (t *attempts) fit(n int64) bool {
 	for t.bytes+n > t.limit {
-		first := t.ended.next
-		if first == &t.ended {
+		if !t.forgetEarliest(t.now()) {
 			return false
 		}
-		t.forget(first)
 	}
 	return true
 }
 
 // expire forgets the attempts whose time is over.
-func (t *attempts) expire(now time.Time) {
-	for first := t.ended.next; first != &t.ended && now.Sub(first.endedAt) >= replayAge; first = t.ended.next {
-		t.forget(first)
+func (t *attempts) expire(now time.Duration) {
+	for t.forgetEarliest(now - replayAge) {
 	}
+}
+
+// forgetEarliest forgets the attempt that ended first. It reports false if none
+// has ended until then.
+func (t *attempts) forgetEarliest(until time.Duration) bool {
+	a, s := t.ended.next, t.settled.first()
+	switch {
+	case s != nil && s.endedAt <= until && (a == &t.ended || s.endedAt <= a.endedAt):
+		if s.number != 0 {
+			t.bytes -= attemptBytes
+		}
+		t.settled.drop()
+	case a != &t.ended && a.endedAt <= until:
+		t.forget(a)
+	default:
+		return false
+	}
+	return true
 }
 
 // forget takes an attempt from among those that can be claimed.

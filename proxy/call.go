@@ -98,7 +98,7 @@ func (c *call) enter(ctx context.Context, r retry) (err error) {
 	waited := time.Now()
 	c.admitted, err = c.session.Admit(ctx, registry.CallInfo{
 		Dialect: c.dialect.Name(), Route: string(c.route), RequestID: c.requestID, Cancel: c.cancel,
-		Attempt: r.count, Digest: r.digest,
+		Attempt: r.count, Digest: r.digest.recorded(),
 	})
 	wait := time.Since(waited)
 	c.admission += wait

@@ -23,14 +23,25 @@ const noticeTime = 50 * time.Millisecond
 
 // A retry is what a request says about the ones that it may repeat.
 type retry struct {
-	digest [32]byte // equal for requests that ask for the same
-	count  int      // how often its client has tried before; 0 also if it does not say
+	digest retryDigest
+	count  int // how often its client has tried before; 0 also if it does not say
 	// marked says that it repeats another, if there is another. A request with
 	// an idempotency key does: the key is part of the digest.
 	marked bool
 	waited bool // for the noticeTime
 	// expected says that its client is one that would retry it.
 	expected bool
+}
+
+// A retryDigest is equal for requests that ask for the same. 128 bits that are
+// quick to make are enough: whoever could find another request with the same would
+// repeat one of its own session.
+type retryDigest [16]byte
+
+// recorded is the digest as the trace has it.
+func (d retryDigest) recorded() (long [32]byte) {
+	copy(long[:], d[:])
+	return long
 }
 
 // retry reads a request's markers: those of the official SDKs, which count from
@@ -47,15 +58,12 @@ func (x *exchange) retry(body []byte) retry {
 	r.marked = r.count > 0 || key != ""
 	r.expected = r.expected || key != ""
 
-	// 128 bits that are quick to make are enough: whoever could find another request
-	// with the same would repeat one of its own session.
 	content := xxh3.Hash128(body).Bytes()
 	var scratch [512]byte
 	b := append(scratch[:0], x.route...)
 	b = append(append(b, 0), x.query()...)
 	b = append(append(b, 0), content[:]...)
-	digest := xxh3.Hash128(append(b, key...)).Bytes()
-	copy(r.digest[:], digest[:])
+	r.digest = xxh3.Hash128(append(b, key...)).Bytes()
 	return r
 }
 
@@ -146,6 +154,7 @@ func (x *exchange) conclude(panicked bool) {
 		t.answered(x.claim, x.turn.Index)
 	}
 	t.failed(x.claim)
+	defer t.settle(x.claim)
 	o := x.outlet
 	if o == nil || !o.kept() {
 		return
