@@ -37,10 +37,9 @@ func (x *exchange) readBody(ctx context.Context) (body []byte, err error) {
 }
 
 func (x *exchange) readAll(ctx context.Context, gzipped bool) ([]byte, error) {
-	upload := &upload{
-		stallReader: stallReader{body: x.request.Body, control: &x.control, timeout: x.proxy.options.ReadTimeout},
-		heldReader:  heldReader{ctx: ctx, held: &x.held, size: x.request.ContentLength},
-	}
+	upload := &x.incoming
+	upload.stallReader = stallReader{body: x.request.Body, control: &x.control, timeout: x.proxy.options.ReadTimeout}
+	upload.heldReader = heldReader{ctx: ctx, held: &x.held, size: x.request.ContentLength}
 	defer func() {
 		upload.done()
 		x.unread = x.unread && upload.renewed.IsZero() // otherwise upload's deadline bounds it

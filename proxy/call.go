@@ -33,6 +33,7 @@ type call struct {
 	resendable atomic.Bool
 	written    atomic.Bool // the request has been, whole
 	response   *upstream.Response
+	answer     renewingReader // its body, where it is read whole
 
 	// generated is set once the upstream has nothing of worth left to say, so
 	// that a client's leaving no longer cancels it.

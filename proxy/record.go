@@ -42,7 +42,8 @@ type exchange struct {
 	silent    bool   // the answer is held by a dialogue, which sees to keepalives and delivery
 	unread    bool   // the request has a body and nobody has begun to read it
 
-	held              heldBytes // by the request's body
+	incoming          upload    // the request's body
+	held              heldBytes // by it
 	memory            bodyMemory
 	last              [1]byte   // see readLimited
 	length            [1]string // of the answer, as a header's values

@@ -136,7 +136,8 @@ func statusKind(status int) registry.FailureKind {
 func (c *call) readAnswer() ([]byte, error) {
 	c.budget.start(c.cancel, c.proxy.idle)
 	defer c.budget.stop()
-	body, err := readLimited(&renewingReader{c.response.Body, &c.budget}, c.response.ContentLength, c.proxy.options.MaxBodyBytes, &c.last, slices.Grow)
+	c.answer = renewingReader{c.response.Body, &c.budget}
+	body, err := readLimited(&c.answer, c.response.ContentLength, c.proxy.options.MaxBodyBytes, &c.last, slices.Grow)
 	c.answered = time.Now()
 	if err == nil {
 		return body, nil

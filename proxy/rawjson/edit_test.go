@@ -35,6 +35,7 @@ func everyWay(tb testing.TB, o rawjson.Object, edits []rawjson.Edit, want rawjso
 	for _, room := range []struct{ before, behind int }{{0, 0}, {1, 0}, {0, 3}, {500, 0}, {0, 500}, {500, 500}} {
 		memory := slices.Concat(make([]byte, room.before), o.Src, make([]byte, room.behind))
 		own := o
+		own.Members = slices.Grow(slices.Clone(o.Members), room.behind) // with and without room for more
 		own.Src = memory[room.before : room.before+len(o.Src)]
 		if in := own.WithIn(memory, room.before, edits); !same(in, want) {
 			tb.Fatalf("%q with %q in place, room %v, is %+v; want %+v", o.Src, edits, room, in, want)

@@ -159,7 +159,7 @@ var hexDigits = func() (digits [256]rune) { //nolint:gochecknoglobals // a table
 // escaped: quotes, backslashes and control characters, not '<', '>' and '&'.
 // Bytes that are not UTF-8 become U+FFFD.
 func Quote(dst []byte, s string) []byte {
-	dst = append(dst, '"')
+	dst = append(slices.Grow(dst, len(s)+len(`""`)), '"')
 	dst = AppendQuoted(dst, []byte(s))
 	return append(dst, '"')
 }

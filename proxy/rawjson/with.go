@@ -6,14 +6,15 @@ package rawjson
 func (o Object) With(edits []Edit) Object {
 	var room [16]splice
 	splices := o.splices(edits, room[:0])
-	return o.moved(o.join(splices), splices)
+	return o.moved(o.join(splices), splices, nil)
 }
 
 // WithIn is With in place. The text of o begins at memory[at], and all of memory is
 // the caller's to give away: the longest run without an edit stays where it is, and
-// what is before and behind it moves. Without room enough for that it is With.
+// what is before and behind it moves. Without room enough for that it is With. The
+// members stay in their slice if it has room.
 //
-// Neither o nor what aliases its text may be used afterwards.
+// Neither o nor what aliases its text or its members may be used afterwards.
 func (o Object) WithIn(memory []byte, at int, edits []Edit) Object {
 	var room [16]splice
 	splices := o.splices(edits, room[:0])
@@ -23,11 +24,11 @@ func (o Object) WithIn(memory []byte, at int, edits []Edit) Object {
 	tail := o.appendJoined(scratch[1][:0], splices[n:], to, len(o.Src))
 	start, end := at+from-len(head), at+to+len(tail)
 	if start < 0 || end > len(memory) {
-		return o.moved(o.join(splices), splices)
+		return o.moved(o.join(splices), splices, o.Members)
 	}
 	copy(memory[start:], head)
 	copy(memory[at+to:], tail)
-	return o.moved(memory[start:end:end], splices)
+	return o.moved(memory[start:end:end], splices, o.Members)
 }
 
 // longestRun finds the longest stretch of a text of that length that no splice is in:
@@ -49,9 +50,13 @@ func longestRun(splices []splice, length int) (n, from, to int) {
 	return n, from, to
 }
 
-// moved is the object whose text src is that of o with the splices made.
-func (o Object) moved(src []byte, splices []splice) Object {
-	members := make([]Member, 0, len(o.Members)+len(splices))
+// moved is the object whose text src is that of o with the splices made. Its members
+// are in room, which may be those of o, where that is enough.
+func (o Object) moved(src []byte, splices []splice, room []Member) Object {
+	members := room[:0]
+	if most := len(o.Members) + len(splices); cap(members) < most {
+		members = make([]Member, 0, most)
+	}
 	next, shift := 0, 0 // splices before next have moved what follows by shift
 	moved := func(offset int) int {
 		for next < len(splices) && !splices[next].member && splices[next].to <= offset {
