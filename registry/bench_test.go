@@ -74,3 +74,40 @@ func benchmarkCalls(b *testing.B, requests []registry.Request) {
 		call.Close()
 	}
 }
+
+// BenchmarkKnown is what finding out costs how a conversation of 1 MB begins, whose last
+// message is another in each request.
+func BenchmarkKnown(b *testing.B) {
+	r := newRegistry(b, registry.Options{})
+	s, _ := register(b, r, registry.Spec{})
+	message := `{"role":"user","content":"` + strings.Repeat("m", 1000) + `"},`
+	front := "[" + strings.Repeat(message, 1000)
+	list := registry.List{Field: "messages", Seed: 1}
+	for i := range 1000 {
+		list.Elements = append(list.Elements, registry.Element{End: len("[") + (i+1)*len(message) - len(","), Prefix: uint64(i)})
+	}
+	i := 0
+	b.ReportAllocs()
+	b.SetBytes(int64(len(front)))
+	for b.Loop() {
+		b.StopTimer()
+		i++
+		text := fmt.Appendf(nil, `%s{"role":"user","content":"%07d"}]`, front, i)
+		b.StartTimer()
+		known := s.Known("messages", text)
+		b.StopTimer()
+		if i > 1 && len(known.Elements) != len(list.Elements) {
+			b.Fatalf("%d elements are known", len(known.Elements))
+		}
+		call, err := s.Admit(b.Context(), registry.CallInfo{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		call.Record(registry.Request{Body: text, Shared: []registry.Part{{Key: "messages", End: len(text)}}, List: list, Known: known})
+		if _, err := call.Commit(registry.Response{Status: 200}); err != nil {
+			b.Fatal(err)
+		}
+		call.Close()
+		b.StartTimer()
+	}
+}

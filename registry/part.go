@@ -68,22 +68,38 @@ func (w *walker) backward(p *part, lo, hi int) {
 	}
 }
 
-// sharedStart returns how many bytes p and q, which may be nil, are known to have in common at their start.
+// sharedStart returns how many bytes p and q, which may be nil, are known to have in common at their start: what both have of a part
+// that they are made of, which is looked for as far as the recent records can be from each other.
 func (p *part) sharedStart(q *part) int {
-	switch {
-	case q == nil:
-		return 0
-	case p == q:
-		return p.length
-	case p.base == q:
-		return p.prefix
-	case q.base == p:
-		return q.prefix
-	case p.base != nil && p.base == q.base:
-		return min(p.prefix, q.prefix)
-	default:
+	if q == nil {
 		return 0
 	}
+	of := p.length
+	for range baseCandidates {
+		if p == nil {
+			break
+		}
+		if common := p.startOf(q); common > 0 {
+			return min(of, common)
+		}
+		of, p = min(of, p.prefix), p.base
+	}
+	return 0
+}
+
+// startOf returns how many bytes q, as far as it is made of p, has of p's start.
+func (p *part) startOf(q *part) int {
+	of := p.length
+	for range baseCandidates {
+		if q == p {
+			return of
+		}
+		if q.base == nil {
+			break
+		}
+		of, q = min(of, q.prefix), q.base
+	}
+	return 0
 }
 
 // commonPrefix returns how many bytes p, which may be nil, and b have in common at their start.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/muxproxy/muxproxy/registry"
 )
 
@@ -180,6 +182,54 @@ func FuzzRequestsAreGivenBackByteForByte(f *testing.F) {
 			t.Errorf("%d bytes are left after the purge", got)
 		}
 	})
+}
+
+// However requests are made of each other, what is known of one is what it begins with
+// like one of the latest.
+func TestKnownIsWhatTheLatestRequestsBeginWith(t *testing.T) {
+	r := newRegistry(t, registry.Options{})
+	s, _ := register(t, r, registry.Spec{})
+	random := rand.New(rand.NewPCG(1, 2))
+	first := make([]string, 10)
+	for i := range first {
+		first[i] = fmt.Sprintf(`{"text":"%020d"}`, i)
+	}
+	var latest [][]string
+	for step := range 3000 {
+		messages := first
+		if len(latest) > 0 {
+			messages = slices.Clone(latest[random.IntN(len(latest))])
+		}
+		messages[random.IntN(len(messages))] = fmt.Sprintf(`{"text":"%020d"}`, step)
+		text := "[" + strings.Join(messages, ",") + "]"
+
+		common := 0
+		for _, messages := range latest {
+			other := "[" + strings.Join(messages, ",") + "]"
+			n := 0
+			for n < min(len(text), len(other)) && text[n] == other[n] {
+				n++
+			}
+			common = max(common, n)
+		}
+		list, whole := registry.List{Field: "messages", Seed: 1}, 0
+		for i := range messages {
+			end := len("[" + strings.Join(messages[:i+1], ","))
+			list.Elements = append(list.Elements, registry.Element{End: end, Prefix: xxh3.HashString(text[:end])})
+			if end <= common {
+				whole = i + 1
+			}
+		}
+		known := s.Known("messages", []byte(text))
+		if !slices.Equal(known.Elements, list.Elements[:whole]) {
+			t.Fatalf("step %d: %d elements are known; want %d", step, len(known.Elements), whole)
+		}
+		call := admit(t, s)
+		call.Record(registry.Request{Body: []byte(text), Shared: []registry.Part{{Key: "messages", End: len(text)}}, List: list, Known: known})
+		commit(t, call, registry.Response{Status: 200})
+		latest = append(latest, messages)
+		latest = latest[max(0, len(latest)-8):]
+	}
 }
 
 func TestElementsOfAGrowingListAreKeptOnce(t *testing.T) {
