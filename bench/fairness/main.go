@@ -11,34 +11,21 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"path/filepath"
 	"time"
 
+	"github.com/muxproxy/muxproxy/bench/rig"
 	"github.com/muxproxy/muxproxy/tunnel/frp"
 	"github.com/muxproxy/muxproxy/tunnel/frp/frpstest"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "fairness:", err)
-		os.Exit(1)
-	}
-}
+func main() { rig.Main("fairness", run) }
 
-func run(ctx context.Context, args []string, log io.Writer) error {
+func run(ctx context.Context, args []string, out, log io.Writer) error {
 	b := &bench{log: log, link: shape{Rate: 5_000_000, Delay: 10 * time.Millisecond, Buffer: 128 << 10}}
-	flags := flag.NewFlagSet("fairness", flag.ContinueOnError)
-	muxproxy := flags.String("muxproxy", "muxproxy", "the daemon's binary")
-	out := flags.String("out", "results/fairness.json", "where the results go")
+	flags := rig.NewFlags("fairness")
 	flags.StringVar(&b.version, "frps", frpstest.V071, "the release of frps")
 	flags.IntVar(&b.rounds, "rounds", 3, "how often each load is measured")
 	flags.DurationVar(&b.window, "window", 5*time.Second, "for how long")
@@ -48,10 +35,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	var err error
-	if b.muxproxy, err = filepath.Abs(*muxproxy); err != nil {
-		return err
-	}
+	b.muxproxy = flags.Muxproxy
 	var samples []labelled
 	for _, proxyType := range []string{frp.TypeHTTP, frp.TypeTCP} {
 		measured, err := b.measure(ctx, proxyType)
@@ -61,14 +45,10 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 		samples = append(samples, measured...)
 	}
 	r := b.report(samples)
-	encoded, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
+	if err := rig.Save(flags.Out, r); err != nil {
 		return err
 	}
-	if err := os.WriteFile(*out, append(encoded, '\n'), 0o644); err != nil {
-		return err
-	}
-	return errors.Join(r.table(os.Stdout), r.judge())
+	return errors.Join(r.table(out), r.judge())
 }
 
 // bench is one run.
@@ -103,16 +83,16 @@ func (b *bench) measure(ctx context.Context, proxyType string) (samples []labell
 		return nil, err
 	}
 	defer line.close()
-	model, err := newUpstream(ctx, b.interval, b.download)
+	model, err := startUpstream(ctx, b.interval, b.download)
 	if err != nil {
 		return nil, err
 	}
-	defer model.close()
-	d, err := startDaemon(ctx, b.muxproxy, proxyType, line.addr(), model.addr, server)
+	defer model.Close()
+	d, err := startDaemon(ctx, b.muxproxy, proxyType, line.addr(), model.Addr, server)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, d.stop()) }()
+	defer func() { err = errors.Join(err, d.Stop()) }()
 	for round := range b.rounds {
 		for _, streams := range streamCounts() {
 			for _, bulk := range []string{bulkNone, bulkUpload, bulkDownload} {
@@ -135,7 +115,7 @@ func (b *bench) measure(ctx context.Context, proxyType string) (samples []labell
 func streamCounts() []int { return []int{32, 64} }
 
 // sample measures one load with rollouts of its own.
-func (b *bench) sample(ctx context.Context, d *daemon, server *frpstest.Server, streams int, bulk string) (*sample, error) {
+func (b *bench) sample(ctx context.Context, d daemon, server *frpstest.Server, streams int, bulk string) (*sample, error) {
 	rollouts, end, err := d.register(ctx, streams+1, server)
 	if err != nil {
 		return nil, err

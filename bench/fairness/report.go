@@ -1,32 +1,22 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"runtime"
-	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
 // results is what results/fairness.json holds. Latencies are in milliseconds.
 type results struct {
-	Machine machine     `json:"machine"`
+	Machine rig.Machine `json:"machine"`
 	Link    linkResult  `json:"link"`
 	Frps    string      `json:"frps"`
 	Rounds  int         `json:"rounds"`
 	Runs    []runResult `json:"runs"`
-}
-
-type machine struct {
-	CPU   string `json:"cpu"`
-	Cores int    `json:"cores"`
-	Go    string `json:"go"`
-	Date  string `json:"date"`
 }
 
 type linkResult struct {
@@ -72,7 +62,7 @@ func allowed(bulk string) float64 {
 // report puts medians together.
 func (b *bench) report(samples []labelled) *results {
 	r := &results{
-		Machine: machine{cpuName(), runtime.NumCPU(), runtime.Version(), time.Now().Format(time.DateOnly)},
+		Machine: rig.ThisMachine(),
 		Link:    linkResult{b.link.Rate, b.link.Delay.Seconds() * 1e3, b.link.Buffer},
 		Frps:    b.version,
 		Rounds:  b.rounds,
@@ -119,8 +109,8 @@ func (r *runResult) summarise(rounds, quiet []measurement) {
 		overRequests = append(overRequests, m.requests.P50/quiet[i].requests.P50)
 		rates = append(rates, m.bulkRate)
 	}
-	r.Ratio = ratio{median(overEvents), median(overRequests)}
-	r.BulkRate = median(rates)
+	r.Ratio = ratio{rig.Median(overEvents), rig.Median(overRequests)}
+	r.BulkRate = rig.Median(rates)
 }
 
 // medians over the rounds, percentile by percentile.
@@ -130,23 +120,12 @@ func medians(rounds []measurement, of func(measurement) distribution) distributi
 		d := of(m)
 		p50, p90, p99 = append(p50, d.P50), append(p90, d.P90), append(p99, d.P99)
 	}
-	return distribution{median(p50), median(p90), median(p99)}
-}
-
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+	return distribution{rig.Median(p50), rig.Median(p90), rig.Median(p99)}
 }
 
 // percentiles sorts the times.
 func percentiles(times []time.Duration) distribution {
-	if len(times) == 0 {
-		return distribution{}
-	}
-	slices.Sort(times)
-	at := func(share float64) float64 {
-		return times[int(share*float64(len(times)-1))].Seconds() * 1e3
-	}
+	at := func(share float64) float64 { return rig.Quantile(times, share).Seconds() * 1e3 }
 	return distribution{at(0.5), at(0.9), at(0.99)}
 }
 
@@ -172,18 +151,4 @@ func (r *results) judge() error {
 		}
 	}
 	return errors.Join(missed...)
-}
-
-func cpuName() string {
-	file, err := os.Open("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	defer func() { _ = file.Close() }()
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if name, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
 }

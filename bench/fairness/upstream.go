@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
 // The models of the upstream, by what they answer with.
@@ -21,30 +21,16 @@ const (
 
 // upstream is a model API in this process.
 type upstream struct {
-	http     *http.Server
-	addr     string
-	serving  sync.WaitGroup
 	interval time.Duration // between events
 	bulk     string        // the text of a large answer
 }
 
-func newUpstream(ctx context.Context, interval time.Duration, bulkBytes int) (*upstream, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	u := &upstream{addr: listener.Addr().String(), interval: interval, bulk: text(bulkBytes)}
-	u.http = &http.Server{Handler: http.HandlerFunc(u.answer), ReadHeaderTimeout: 10 * time.Second}
-	u.serving.Go(func() { _ = u.http.Serve(listener) })
-	return u, nil
+func startUpstream(ctx context.Context, interval time.Duration, bulkBytes int) (*rig.Server, error) {
+	return rig.Serve(ctx, &http.Server{Handler: &upstream{interval, text(bulkBytes)}, ReadHeaderTimeout: 10 * time.Second})
 }
 
-func (u *upstream) close() {
-	_ = u.http.Close()
-	u.serving.Wait()
-}
-
-func (u *upstream) answer(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP answers as the model says.
+func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var request struct{ Model string }
 	body, err := io.ReadAll(r.Body)
 	if err != nil || json.Unmarshal(body, &request) != nil {

@@ -4,17 +4,17 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
 // A caller is a harness with one session and one connection.
@@ -63,15 +63,7 @@ func (c *caller) call(ctx context.Context) error {
 	}
 	request.Header.Set("Authorization", "Bearer "+c.secret)
 	request.Header.Set("Content-Type", "application/json")
-	response, err := c.client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("status %d: %s", response.StatusCode, text)
-	}
+	_, err = rig.Do(&c.client, request)
 	return err
 }
 
@@ -79,13 +71,13 @@ func (c *caller) call(ctx context.Context) error {
 type load []*caller
 
 func (d *daemon) load(ctx context.Context, connections int, path string, size int) (load, error) {
-	secrets, err := d.register(ctx, connections)
+	sessions, err := d.Register(ctx, connections, "{}")
 	if err != nil {
 		return nil, err
 	}
 	var l load
-	for _, secret := range secrets {
-		l = append(l, newCaller(d.listen, path, secret, size-1<<10))
+	for _, session := range sessions {
+		l = append(l, newCaller(d.Listen, path, session.Secret, size-1<<10))
 	}
 	return l, nil
 }
@@ -122,12 +114,4 @@ func (l load) drive(ctx context.Context, n, rate int) ([]time.Duration, error) {
 		})
 	}
 	return latencies, work.Wait()
-}
-
-func quantile(latencies []time.Duration, q float64) time.Duration {
-	if len(latencies) == 0 {
-		return 0
-	}
-	slices.Sort(latencies)
-	return latencies[int(q*float64(len(latencies)-1))]
 }

@@ -10,49 +10,32 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"path/filepath"
-	"runtime"
 	"time"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "recording:", err)
-		os.Exit(1)
-	}
-}
+func main() { rig.Main("recording", run) }
 
-func run(ctx context.Context, args []string, log io.Writer) error {
-	flags := flag.NewFlagSet("recording", flag.ContinueOnError)
-	muxproxy := flags.String("muxproxy", "muxproxy", "the daemon's binary")
+func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
+	flags := rig.NewFlags("recording")
 	rounds := flags.Int("rounds", 3, "how often everything is measured; medians are reported")
 	quick := flags.Bool("quick", false, "a tenth of the load, to see that everything works")
 	dir := flags.String("dir", "", "where state directories are made; by default the one for temporary files")
-	out := flags.String("out", "results/recording.json", "where the results go")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	binary, err := filepath.Abs(*muxproxy)
-	if err != nil {
-		return err
-	}
-	b := &bench{log: log, binary: binary, dir: *dir, scale: 1}
+	b := &bench{log: log, binary: flags.Muxproxy, dir: *dir, scale: 1}
 	if *quick {
 		b.scale = 10
 	}
-	if err := pinSelf(); err != nil {
+	if err := rig.PinLoad(); err != nil {
 		return err
 	}
-	results := results{Go: runtime.Version(), Time: time.Now().UTC().Format(time.DateOnly), Rounds: *rounds}
+	results := results{Machine: rig.ThisMachine(), Rounds: *rounds}
 	if results.Costs, err = b.costs(ctx, *rounds); err != nil {
 		return err
 	}
@@ -62,14 +45,10 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	if results.Recovery, err = b.recovery(ctx); err != nil {
 		return err
 	}
-	encoded, err := json.MarshalIndent(results, "", "  ")
-	if err != nil {
+	if err := rig.Save(flags.Out, results); err != nil {
 		return err
 	}
-	if err := os.WriteFile(*out, append(encoded, '\n'), 0o644); err != nil {
-		return err
-	}
-	return results.table(os.Stdout)
+	return results.table(out)
 }
 
 // A bench is one run.
@@ -145,7 +124,7 @@ func (b *bench) cost(ctx context.Context, mode string, s size) (c cost, err erro
 	if _, err := load.drive(ctx, s.calls/b.scale/4, 0); err != nil { // to warm up
 		return c, err
 	}
-	before, err := d.cpu()
+	before, err := rig.CPUTime(d.PID())
 	if err != nil {
 		return c, err
 	}
@@ -155,14 +134,14 @@ func (b *bench) cost(ctx context.Context, mode string, s size) (c cost, err erro
 		return c, err
 	}
 	took := time.Since(started)
-	after, err := d.cpu()
+	after, err := rig.CPUTime(d.PID())
 	if err != nil {
 		return c, err
 	}
 	latencies, err := load.drive(ctx, s.paced/b.scale, s.rate)
 	return cost{
 		Size: s.name, Mode: mode, CPU: float64(after-before) / float64(time.Microsecond) / float64(n), Rate: float64(n) / took.Seconds(),
-		P50: quantile(latencies, 0.5), P99: quantile(latencies, 0.99),
+		P50: rig.Quantile(latencies, 0.5), P99: rig.Quantile(latencies, 0.99),
 	}, err
 }
 
@@ -213,6 +192,6 @@ func (b *bench) group(ctx context.Context, mode string, concurrent int) (g group
 	after, err := d.transactions(ctx)
 	return group{
 		Mode: mode, Concurrent: concurrent, Rate: float64(n) / took.Seconds(), PerTransaction: float64(n) / (after - before),
-		P50: quantile(latencies, 0.5), P99: quantile(latencies, 0.99),
+		P50: rig.Quantile(latencies, 0.5), P99: rig.Quantile(latencies, 0.99),
 	}, err
 }

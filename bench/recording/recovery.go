@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
 const (
@@ -26,15 +28,15 @@ func (b *bench) recovery(ctx context.Context) (r recovery, err error) {
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
 	sessions := recoverySessions / b.scale
-	secrets, err := d.register(ctx, sessions)
+	registered, err := d.Register(ctx, sessions, "{}")
 	if err != nil {
 		return r, err
 	}
 	var work errgroup.Group
 	work.SetLimit(16)
-	for _, secret := range secrets {
+	for _, session := range registered {
 		work.Go(func() error {
-			c := newCaller(d.listen, "/v1/chat/completions", secret, 100)
+			c := newCaller(d.Listen, "/v1/chat/completions", session.Secret, 100)
 			for range recoveryTurns {
 				c.grow(recoveryMessage)
 				if err := c.call(ctx); err != nil {
@@ -47,11 +49,11 @@ func (b *bench) recovery(ctx context.Context) (r recovery, err error) {
 	if err := work.Wait(); err != nil {
 		return r, err
 	}
-	if err := d.kill(); err != nil {
+	if err := d.Kill(); err != nil {
 		return r, err
 	}
 	r = recovery{Sessions: sessions, Turns: sessions * recoveryTurns}
-	if r.DiskMB, err = megabytes(d.state); err != nil {
+	if r.DiskMB, err = megabytes(d.state()); err != nil {
 		return r, err
 	}
 	started := time.Now()
@@ -59,9 +61,11 @@ func (b *bench) recovery(ctx context.Context) (r recovery, err error) {
 		return r, err
 	}
 	r.Seconds = time.Since(started).Seconds()
-	if r.ResidentMB, err = d.resident(); err != nil {
+	resident, err := rig.Resident(d.PID())
+	if err != nil {
 		return r, err
 	}
+	r.ResidentMB = float64(resident) / (1 << 20)
 	fmt.Fprintf(b.log, "%d turns of %d sessions: %.0f MB on disk, back after %.2f s\n", r.Turns, r.Sessions, r.DiskMB, r.Seconds)
 	return r, nil
 }

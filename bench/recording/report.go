@@ -1,17 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"time"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
 // results are what is recorded of a run.
 type results struct {
-	Go       string
-	Time     string
+	Machine  rig.Machine
 	Rounds   int
 	Costs    []cost
 	Groups   []group
@@ -56,13 +55,12 @@ func medianGroup(samples []group) group {
 	return m
 }
 
-func median[S any, V cmp.Ordered](samples []S, of func(S) V) V {
+func median[S any, V ~int64 | ~float64](samples []S, of func(S) V) V {
 	values := make([]V, len(samples))
 	for i, s := range samples {
 		values[i] = of(s)
 	}
-	slices.Sort(values)
-	return values[len(values)/2]
+	return rig.Median(values)
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
 // openStreams is the memory of a target with many slow streams open.
@@ -54,7 +56,7 @@ func (b *bench) measureOpenStreams(ctx context.Context, t target, count int) (re
 	if err := s.warmUpOnce(ctx, small); err != nil {
 		return result, err
 	}
-	before, err := resident(s.pid)
+	before, err := rig.Resident(s.pid)
 	if err != nil {
 		return result, err
 	}
@@ -70,7 +72,7 @@ func (b *bench) measureOpenStreams(ctx context.Context, t target, count int) (re
 	time.Sleep(settling)
 	var most int64
 	for end := time.Now().Add(watching); time.Now().Before(end); time.Sleep(time.Second / 4) {
-		now, err := resident(s.pid)
+		now, err := rig.Resident(s.pid)
 		if err != nil {
 			return result, err
 		}

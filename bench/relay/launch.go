@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
 // launchFor is how long a peer has to be ready: Python takes its time.
@@ -38,12 +40,13 @@ func launch(ctx context.Context, prepare func(dir string, port int) ([]string, e
 	defer printed.Close()
 	// What it would keep for the user goes away with the folder.
 	env = append(env, "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
-	command := onTargetCore(ctx, dir, env, args[0], args[1:]...)
-	command.Stdout, command.Stderr = printed, printed
-	if err := command.Start(); err != nil {
+	running, err := rig.Start(ctx, rig.Program{
+		Args: args, Env: env, Dir: dir, Stdout: printed, Stderr: printed, Alone: true, StopFor: stopFor,
+	})
+	if err != nil {
 		return nil, err
 	}
-	p := &process{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), command: command, dir: dir, pid: command.Process.Pid}
+	p := &process{running: running, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), pid: running.PID()}
 	err = waitFor(ctx, launchFor, p.accepts(ctx))
 	if err == nil {
 		return p, nil
@@ -68,4 +71,32 @@ func lastOf(text string) string {
 	const enough = 300
 	text = strings.Join(strings.Fields(text), " ")
 	return text[max(0, len(text)-enough):]
+}
+
+func freePort(ctx context.Context) (int, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// waitFor tries until there is no error, for a time.
+func waitFor(ctx context.Context, limit time.Duration, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("the target did not start: %w", err)
+		}
+	}
 }

@@ -11,35 +11,25 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "relay:", err)
-		os.Exit(1)
-	}
-}
+func main() { rig.Main("relay", run) }
 
-func run(ctx context.Context, args []string, log io.Writer) error {
-	flags := flag.NewFlagSet("relay", flag.ContinueOnError)
-	muxproxy := flags.String("muxproxy", "muxproxy", "the daemon's binary")
+func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
+	flags := rig.NewFlags("relay")
 	rounds := flags.Int("rounds", 6, "how often each target is measured")
 	quick := flags.Bool("quick", false, "a tenth of the load, to see that everything works")
 	override := flags.Bool("override", false, "let sessions override the model of every request")
 	only := flags.String("work", "", "measure this work alone, with the one that it is compared to")
-	out := flags.String("out", "results/relay.json", "where the results go")
 	peers := flags.String("peers", "", "instead, measure beside all other proxies that are installed, those of registries in this folder")
 	profiled := flags.String("profile", "", "instead, profile muxproxy at this work and write into the folder of -out")
 	serve := flags.String("serve", "", "internal: be a target in front of this upstream")
@@ -48,37 +38,29 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 		return err
 	}
 	if *serve != "" {
-		return serveTarget(ctx, *as, *serve, os.Stdout)
+		return serveTarget(ctx, *as, *serve, out)
 	}
-	binary, err := filepath.Abs(*muxproxy)
-	if err != nil {
-		return err
-	}
-	b := &bench{log: log, muxproxy: binary, quick: *quick, only: *only, override: *override}
+	b := &bench{log: log, muxproxy: flags.Muxproxy, quick: *quick, only: *only, override: *override}
 	if b.self, err = os.Executable(); err != nil {
 		return err
 	}
 	if *profiled != "" {
-		return b.profile(ctx, *profiled, filepath.Dir(*out))
+		return b.profile(ctx, *profiled, filepath.Dir(flags.Out))
 	}
 	if *peers != "" {
 		if b.installed, err = filepath.Abs(*peers); err != nil {
 			return err
 		}
-		return b.besidePeers(ctx, *rounds, *out)
+		return b.besidePeers(ctx, *rounds, flags.Out, out)
 	}
 	results, err := b.run(ctx, *rounds)
 	if err != nil {
 		return err
 	}
-	encoded, err := json.MarshalIndent(results, "", "  ")
-	if err != nil {
+	if err := rig.Save(flags.Out, results); err != nil {
 		return err
 	}
-	if err := os.WriteFile(*out, append(encoded, '\n'), 0o644); err != nil {
-		return err
-	}
-	return results.table(os.Stdout)
+	return results.table(out)
 }
 
 // A bench is one run.
@@ -93,7 +75,7 @@ type bench struct {
 
 func (b *bench) run(ctx context.Context, rounds int) (*results, error) {
 	var samples []sample
-	if err := pin(os.Getpid(), loadCore); err != nil {
+	if err := rig.PinLoad(); err != nil {
 		return nil, err
 	}
 	for round := range rounds {

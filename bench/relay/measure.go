@@ -6,13 +6,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/muxproxy/muxproxy/bench/rig"
 	"github.com/muxproxy/muxproxy/bench/scripted"
 )
 
@@ -32,19 +31,14 @@ type sample struct {
 // stand is a target, ready to be measured, with its upstream behind it.
 type stand struct {
 	*process
-	upstream    *http.Server
+	upstream    *rig.Server
 	connections atomic.Int64
-	serving     sync.WaitGroup
 }
 
 // set starts the upstream, in this process, and the target.
 func set(ctx context.Context, t target) (*stand, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
 	s := &stand{}
-	s.upstream = &http.Server{ //nolint:gosec // a benchmark on loopback
+	upstream := &http.Server{ //nolint:gosec // a benchmark on loopback
 		Handler: scripted.NewInstant(),
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateNew {
@@ -52,9 +46,11 @@ func set(ctx context.Context, t target) (*stand, error) {
 			}
 		},
 	}
-	s.serving.Go(func() { _ = s.upstream.Serve(listener) })
-	s.process, err = t.start(ctx, listener.Addr().String())
-	if err != nil {
+	var err error
+	if s.upstream, err = rig.Serve(ctx, upstream); err != nil {
+		return nil, err
+	}
+	if s.process, err = t.start(ctx, s.upstream.Addr); err != nil {
 		s.upstream.Close()
 		return nil, err
 	}
@@ -64,7 +60,6 @@ func set(ctx context.Context, t target) (*stand, error) {
 func (s *stand) close() error {
 	err := s.stop()
 	s.upstream.Close()
-	s.serving.Wait()
 	return err
 }
 
@@ -193,7 +188,7 @@ func (s *stand) measureCalls(ctx context.Context, clients []*client, w work) (sa
 	result := after.since(before, float64(w.calls))
 	result.Rate = float64(w.calls) / took.Seconds()
 	latencies, err := pace(clients[:min(latencyCap, w.rate)], w.paced, w.rate)
-	result.P50, result.P99 = quantile(latencies, 0.50), quantile(latencies, 0.99)
+	result.P50, result.P99 = rig.Quantile(latencies, 0.50), rig.Quantile(latencies, 0.99)
 	return result, err
 }
 
@@ -302,8 +297,8 @@ func (s *stand) measureStreams(ctx context.Context, clients []*client, w work) (
 	for _, log := range arrivals {
 		delays, firsts = append(delays, log.delays...), append(firsts, log.first)
 	}
-	result.P50, result.P99 = quantile(delays, 0.50), quantile(delays, 0.99)
-	result.FirstEvent = quantile(firsts, 0.50)
+	result.P50, result.P99 = rig.Quantile(delays, 0.50), rig.Quantile(delays, 0.99)
+	result.FirstEvent = rig.Quantile(firsts, 0.50)
 	return result, nil
 }
 
@@ -311,14 +306,6 @@ func (s *stand) measureStreams(ctx context.Context, clients []*client, w work) (
 type eventLog struct {
 	first  time.Duration
 	delays []time.Duration
-}
-
-func quantile(of []time.Duration, q float64) time.Duration {
-	if len(of) == 0 {
-		return 0
-	}
-	slices.Sort(of)
-	return of[min(int(q*float64(len(of))), len(of)-1)]
 }
 
 // pacedModel names the upstream's stream of that many events at that many a

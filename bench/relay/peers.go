@@ -2,14 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"regexp"
 	"runtime"
 	"slices"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
 // A peer is what a user may have instead of muxproxy, or what it is judged by.
@@ -65,8 +66,8 @@ func says(name string, args ...string) func(context.Context) (string, error) {
 
 // besidePeers measures muxproxy and all peers that are installed, and writes
 // what came out to a file and as a table.
-func (b *bench) besidePeers(ctx context.Context, rounds int, out string) error {
-	if err := pin(os.Getpid(), loadCore); err != nil {
+func (b *bench) besidePeers(ctx context.Context, rounds int, file string, out io.Writer) error {
+	if err := rig.PinLoad(); err != nil {
 		return err
 	}
 	results := &peerResults{}
@@ -96,20 +97,12 @@ func (b *bench) besidePeers(ctx context.Context, rounds int, out string) error {
 		samples, results.LeftOut = append(samples, more...), append(results.LeftOut, cannot...)
 		results.Rounds = round + 1
 		results.fill(samples, fitted)
-		if err := results.write(out); err != nil {
+		// A run that is cut short has some.
+		if err := rig.Save(file, results); err != nil {
 			return err
 		}
 	}
-	return results.table(os.Stdout)
-}
-
-// write is called after each round, so that a run that is cut short has some.
-func (r *peerResults) write(out string) error {
-	encoded, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(out, append(encoded, '\n'), 0o644)
+	return results.table(out)
 }
 
 // measurePeers measures each peer once at each work that it can do. A peer that

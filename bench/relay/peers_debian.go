@@ -2,10 +2,57 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 )
+
+// nginxConfig relays JSON buffered, as it does best, and streams unbuffered,
+// as it must; client bodies stay in memory.
+const nginxConfig = `daemon off; worker_processes 1; error_log stderr error; pid nginx.pid;
+events { worker_connections 32768; }
+http {
+  access_log off; client_body_buffer_size 2m; client_max_body_size 0; client_body_temp_path body;
+  proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+  keepalive_requests 100000000; keepalive_timeout 300s;
+  upstream model { server %s; keepalive 16384; keepalive_requests 100000000; keepalive_timeout 4s; }
+  server {
+    listen 127.0.0.1:%d backlog=4096;
+    location / {
+      proxy_pass http://model; proxy_http_version 1.1; proxy_set_header Connection "";
+      proxy_set_header Authorization "Bearer bench"; proxy_buffering off; proxy_read_timeout 300s;
+    }
+  }
+}
+`
+
+func startNginx(ctx context.Context, upstream string) (*process, error) {
+	p, err := startConfigured(ctx, upstream, nginxConfig, "nginx", "-p", ".", "-c")
+	if err != nil {
+		return nil, err
+	}
+	if err := waitFor(ctx, launchFor, p.onlyChild); err != nil {
+		return nil, errors.Join(err, p.stop())
+	}
+	return p, nil
+}
+
+// onlyChild finds nginx's worker, which does the work of its master.
+func (p *process) onlyChild() error {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", p.pid))
+	if err != nil {
+		return err
+	}
+	worker, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return fmt.Errorf("the only child of process %d: %w", p.pid, err)
+	}
+	p.pid = worker
+	return nil
+}
 
 // haproxyConfig sends on what it has at once, as streams need it.
 const haproxyConfig = `global

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
 // Portkey's gateway routes by headers: to a provider, at an address of one's own.
@@ -90,7 +92,7 @@ func (b *bench) rllm() peer {
 			var all []access
 			for range count {
 				var made struct{ URL string }
-				if err := call(ctx, http.MethodPost, gateway+"/sessions", "{}", &made); err != nil {
+				if err := rig.Call(ctx, http.DefaultClient, http.MethodPost, gateway+"/sessions", "{}", &made); err != nil {
 					return nil, err
 				}
 				all = append(all, access{path: made.URL + "/chat/completions", secret: anyCredential})
@@ -100,7 +102,7 @@ func (b *bench) rllm() peer {
 		p.end = func(ctx context.Context, sessions []access) error {
 			for _, a := range sessions {
 				path := strings.TrimSuffix(a.path, chatPath)
-				if err := call(ctx, http.MethodDelete, gateway+path, "", nil); err != nil {
+				if err := rig.Call(ctx, http.DefaultClient, http.MethodDelete, gateway+path, "", nil); err != nil {
 					return err
 				}
 			}
@@ -135,7 +137,7 @@ func (b *bench) verifiers() peer {
 		p.open = func(ctx context.Context, count int, model string) ([]access, error) {
 			var made struct{ Secrets []string }
 			url := fmt.Sprintf("%s/sessions?count=%d&model=%s", control, count, model)
-			if err := call(ctx, http.MethodPost, url, "", &made); err != nil {
+			if err := rig.Call(ctx, http.DefaultClient, http.MethodPost, url, "", &made); err != nil {
 				return nil, err
 			}
 			var all []access
@@ -145,10 +147,10 @@ func (b *bench) verifiers() peer {
 			return all, nil
 		}
 		p.end = func(ctx context.Context, _ []access) error {
-			return call(ctx, http.MethodDelete, control+"/sessions", "", nil)
+			return rig.Call(ctx, http.DefaultClient, http.MethodDelete, control+"/sessions", "", nil)
 		}
 		var is struct{ Address string }
-		if err := call(ctx, http.MethodGet, control+"/address", "", &is); err != nil {
+		if err := rig.Call(ctx, http.DefaultClient, http.MethodGet, control+"/address", "", &is); err != nil {
 			return nil, errors.Join(err, p.stop())
 		}
 		p.addr = is.Address

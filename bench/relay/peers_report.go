@@ -3,22 +3,21 @@ package main
 import (
 	"fmt"
 	"io"
-	"runtime"
-	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
 // peerResults is what results/peers.json holds.
 type peerResults struct {
-	Machine machine    `json:"machine"`
-	Memory  float64    `json:"memory_gib"`
-	Rounds  int        `json:"rounds"`
-	Peers   []peerInfo `json:"peers"`
-	LeftOut []leftOut  `json:"left_out"`
-	Runs    []peerRun  `json:"runs"`
+	Machine rig.Machine `json:"machine"`
+	Memory  float64     `json:"memory_gib"`
+	Rounds  int         `json:"rounds"`
+	Peers   []peerInfo  `json:"peers"`
+	LeftOut []leftOut   `json:"left_out"`
+	Runs    []peerRun   `json:"runs"`
 }
 
 type peerInfo struct {
@@ -50,7 +49,7 @@ type peerRun struct {
 
 // fill makes runs of what was measured.
 func (r *peerResults) fill(samples []sample, fitted fittedWorks) {
-	r.Machine = machine{cpuName(), runtime.NumCPU(), runtime.Version(), time.Now().Format(time.DateOnly)}
+	r.Machine = rig.ThisMachine()
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
 		r.Memory = float64(info.Totalram) * float64(info.Unit) / (1 << 30)
@@ -75,7 +74,7 @@ func (r *peerResults) fill(samples []sample, fitted fittedWorks) {
 					of := func(target string) sample { return at[key{target, all.name, round}] }
 					values = append(values, f(of(p.Name), of(nameMux), of(nameDirect)))
 				}
-				return median(values)
+				return rig.Median(values)
 			}
 			w := fitted[p.Name][all.name]
 			r.Runs = append(r.Runs, peerRun{
@@ -96,11 +95,6 @@ func addedP50(s, _, direct sample) float64 {
 		return 0
 	}
 	return micros(s.P50 - direct.P50)
-}
-
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
 // table prints the results as docs/benchmarks.md shows them.

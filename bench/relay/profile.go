@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
 // profileFor is how long a profile is taken.
@@ -23,11 +24,8 @@ func (b *bench) profile(ctx context.Context, name, dir string) error {
 		if w.name != name {
 			continue
 		}
-		if err := os.Setenv("MUXPROXY_PPROF", "true"); err != nil {
-			return err
-		}
 		s, err := set(ctx, target{nameMux, func(ctx context.Context, upstream string) (*process, error) {
-			return startMuxproxy(ctx, b.muxproxy, upstream, b.override)
+			return b.startMuxproxy(ctx, upstream, "MUXPROXY_PPROF=true")
 		}, true})
 		if err != nil {
 			return err
@@ -79,24 +77,13 @@ func (s *stand) profile(ctx context.Context, w work, dir string) error {
 }
 
 func (p *process) save(ctx context.Context, path, file string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.admin+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.daemon.Admin+path, nil)
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	profile, err := rig.Do(http.DefaultClient, request)
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: status %d", path, response.StatusCode)
-	}
-	out, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(out, response.Body); err != nil {
-		return err
-	}
-	return out.Close()
+	return os.WriteFile(file, profile, 0o644) //nolint:gosec // for everybody
 }

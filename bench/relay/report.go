@@ -1,31 +1,21 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"io"
-	"os"
-	"runtime"
-	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
 // results is what results/relay.json holds.
 type results struct {
-	Machine machine       `json:"machine"`
+	Machine rig.Machine   `json:"machine"`
 	Rounds  int           `json:"rounds"`
 	Runs    []runResult   `json:"runs"`
 	Streams []openStreams `json:"streams"`
-}
-
-type machine struct {
-	CPU   string `json:"cpu"`
-	Cores int    `json:"cores"`
-	Go    string `json:"go"`
-	Date  string `json:"date"`
 }
 
 // runResult holds medians over the rounds. Costs and times are a request's, or
@@ -54,7 +44,7 @@ type runResult struct {
 
 func report(samples []sample, open []openStreams, rounds int) *results {
 	r := &results{
-		Machine: machine{cpuName(), runtime.NumCPU(), runtime.Version(), time.Now().Format(time.DateOnly)},
+		Machine: rig.ThisMachine(),
 		Rounds:  rounds, Streams: open,
 	}
 	type key struct {
@@ -76,8 +66,7 @@ func report(samples []sample, open []openStreams, rounds int) *results {
 				for round := range rounds {
 					values = append(values, f(at[key{t.name, w.name, round}], round))
 				}
-				slices.Sort(values)
-				return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+				return rig.Median(values)
 			}
 			over := func(other string) float64 {
 				return median(func(s sample, round int) float64 { return s.CPU / at[key{other, base, round}].CPU })
@@ -132,18 +121,4 @@ func (r *results) table(out io.Writer) error {
 		}
 	}
 	return w.Flush()
-}
-
-func cpuName() string {
-	f, err := os.Open("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if name, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/muxproxy/muxproxy/bench/controlplane"
+	"github.com/muxproxy/muxproxy/bench/rig"
 	"github.com/muxproxy/muxproxy/tunnel/frp/frpstest"
 )
 
@@ -18,9 +19,13 @@ const (
 	// mostBaseline is the largest run with a tunnel for each rollout: more would
 	// take longer to open than the generations take.
 	mostBaseline = 256
+	// ratePerMinute is how fast tunnels are opened: the daemon's default.
+	ratePerMinute = 500
 	// wait is how long a rollout waits for its session.
 	wait = "10m"
 	key  = "bench"
+	// stopFor is how long the daemon has to delete its tunnels.
+	stopFor = 40 * time.Second
 )
 
 // bench is all runs.
@@ -32,7 +37,7 @@ type bench struct {
 }
 
 func (b *bench) runAll(ctx context.Context, counts, multiplexes []int) (*results, error) {
-	r := &results{Scale: b.scale, Machine: describeMachine()}
+	r := &results{Scale: b.scale, Machine: rig.ThisMachine()}
 	for _, multiplex := range multiplexes {
 		for _, n := range counts {
 			if multiplex == 1 && n > mostBaseline {
@@ -61,22 +66,27 @@ func (b *bench) run(ctx context.Context, n, multiplex int) (one runResult, err e
 		return runResult{}, err
 	}
 	defer provider.Close()
-	m, err := startModel(ctx, durations(b.drawn.Generations[:n], b.scale))
+	m := newModel(durations(b.drawn.Generations[:n], b.scale))
+	upstream, err := rig.Serve(ctx, &http.Server{Handler: m, ReadHeaderTimeout: time.Minute})
 	if err != nil {
 		return runResult{}, err
 	}
-	defer m.close()
-	d, err := startDaemon(ctx, b.binary, provider.FRPS.HTTPAddr(),
-		"MUXPROXY_TUNNEL=prime", "PRIME_API_KEY="+key, "PRIME_API_BASE_URL="+provider.BaseURL,
-		"MUXPROXY_MULTIPLEX="+strconv.Itoa(multiplex),
+	defer upstream.Close()
+	d, err := rig.StartDaemon(ctx, rig.Program{Args: []string{b.binary}, StopFor: stopFor, Env: []string{
+		"MUXPROXY_TUNNEL=prime", "PRIME_API_KEY=" + key, "PRIME_API_BASE_URL=" + provider.BaseURL,
+		"MUXPROXY_MULTIPLEX=" + strconv.Itoa(multiplex),
 		fmt.Sprintf("MUXPROXY_TUNNEL_RATE=%g/m", ratePerMinute*b.scale),
-		"MUXPROXY_UPSTREAM_URL="+m.url, "MUXPROXY_UPSTREAM_API_KEY="+key)
+		"MUXPROXY_UPSTREAM_URL=http://" + upstream.Addr, "MUXPROXY_UPSTREAM_API_KEY=" + key,
+		// How it finds the tunnels' host names without a name server; what is on
+		// loopback it asks directly.
+		"HTTP_PROXY=http://" + provider.FRPS.HTTPAddr(),
+	}})
 	if err != nil {
 		return runResult{}, err
 	}
 	one = b.rollOut(ctx, d, provider, m, n)
 	one.N, one.Multiplex, one.Tunnels = n, multiplex, provider.Counts().Created
-	if err := d.stop(); err != nil {
+	if err := d.Stop(); err != nil {
 		return runResult{}, fmt.Errorf("stop daemon: %w", err)
 	}
 	if left := provider.Live(); left > 0 {
@@ -86,9 +96,10 @@ func (b *bench) run(ctx context.Context, n, multiplex int) (one runResult, err e
 }
 
 // rollOut starts all rollouts at once and waits for them.
-func (b *bench) rollOut(ctx context.Context, d *daemon, provider *controlplane.Stand, m *model, n int) (one runResult) {
+func (b *bench) rollOut(ctx context.Context, d *rig.Daemon, provider *controlplane.Stand, m *model, n int) (one runResult) {
 	transport := provider.FRPS.Transport()
 	transport.DisableKeepAlives = true // a sandbox each
+	harness := &http.Client{Transport: transport}
 	took, errs := make([]time.Duration, n), make([]error, n)
 	begin := make(chan struct{})
 	var all sync.WaitGroup
@@ -96,7 +107,7 @@ func (b *bench) rollOut(ctx context.Context, d *daemon, provider *controlplane.S
 		all.Go(func() {
 			<-begin
 			start := time.Now()
-			errs[i] = d.rollout(ctx, transport, i)
+			errs[i] = rollout(ctx, d, harness, i)
 			took[i] = time.Since(start)
 		})
 	}
@@ -116,14 +127,14 @@ func (b *bench) rollOut(ctx context.Context, d *daemon, provider *controlplane.S
 }
 
 // rollout is one, from asking for a session to the last byte of the answer.
-func (d *daemon) rollout(ctx context.Context, harness http.RoundTripper, i int) error {
+func rollout(ctx context.Context, d *rig.Daemon, harness *http.Client, i int) error {
 	var session struct {
 		Secret   string `json:"secret"`
 		Endpoint struct {
 			OpenAI string `json:"openai_base_url"`
 		} `json:"endpoint"`
 	}
-	if err := d.call(ctx, http.MethodPost, "/sessions", fmt.Sprintf(`{"wait":%q}`, wait), &session); err != nil {
+	if err := d.Call(ctx, http.MethodPost, "/sessions", fmt.Sprintf(`{"wait":%q}`, wait), &session); err != nil {
 		return err
 	}
 	body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":%q}]}`, modelName(i), strings.Repeat("task ", answerSize/5))
@@ -133,7 +144,7 @@ func (d *daemon) rollout(ctx context.Context, harness http.RoundTripper, i int) 
 	}
 	request.Header.Set("Authorization", "Bearer "+session.Secret)
 	request.Header.Set("Content-Type", "application/json")
-	answer, err := do(harness, request)
+	answer, err := rig.Do(harness, request)
 	if err == nil && !strings.Contains(string(answer), modelName(i)) {
 		err = fmt.Errorf("somebody else's answer: %.200s", answer)
 	}

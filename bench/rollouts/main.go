@@ -16,32 +16,22 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "rollouts:", err)
-		os.Exit(1)
-	}
-}
+func main() { rig.Main("rollouts", run) }
 
-func run(ctx context.Context, args []string, out, log io.Writer) error {
-	flags := flag.NewFlagSet("rollouts", flag.ContinueOnError)
-	muxproxy := flags.String("muxproxy", "muxproxy", "the daemon's binary")
+func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
+	flags := rig.NewFlags("rollouts")
 	counts := flags.String("n", "32,64,128,256,1024", "numbers of rollouts")
 	multiplexes := flags.String("multiplex", "1,32,64", "numbers of rollouts on a tunnel")
 	scale := flags.Float64("scale", 1, "what all times are divided by")
-	results := flags.String("out", "results/rollouts.json", "where the results go")
 	draw := flags.String("draw", "", "instead, draw the times anew and write them there")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -49,11 +39,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	if *draw != "" {
 		return writeJSON(*draw, drawTimes())
 	}
-	binary, err := filepath.Abs(*muxproxy)
-	if err != nil {
-		return err
-	}
-	b := &bench{binary: binary, scale: *scale, log: log}
+	b := &bench{binary: flags.Muxproxy, scale: *scale, log: log}
 	if b.drawn, err = recordedTimes(); err != nil {
 		return err
 	}
@@ -72,7 +58,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := writeJSON(*results, r); err != nil {
+	if err := writeJSON(flags.Out, r); err != nil {
 		return err
 	}
 	return r.print(out, b.drawn)

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,30 +15,14 @@ const answerSize = 4 << 10
 
 // model is the upstream. A request's model names the rollout that it is of.
 type model struct {
-	url   string
 	takes []time.Duration // by rollout
-
-	http    *http.Server
-	serving sync.WaitGroup
 
 	mu   sync.Mutex
 	took []time.Duration // by rollout: from the arrival of the call to the end of the answer
 }
 
-func startModel(ctx context.Context, takes []time.Duration) (*model, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	m := &model{url: "http://" + listener.Addr().String(), takes: takes, took: make([]time.Duration, len(takes))}
-	m.http = &http.Server{Handler: m, ReadHeaderTimeout: time.Minute}
-	m.serving.Go(func() { _ = m.http.Serve(listener) })
-	return m, nil
-}
-
-func (m *model) close() {
-	_ = m.http.Close()
-	m.serving.Wait()
+func newModel(takes []time.Duration) *model {
+	return &model{takes: takes, took: make([]time.Duration, len(takes))}
 }
 
 func modelName(rollout int) string { return "rollout-" + strconv.Itoa(rollout) }

@@ -1,30 +1,20 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"runtime"
 	"slices"
-	"strings"
 	"text/tabwriter"
-	"time"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
 // results is what results/rollouts.json holds.
 type results struct {
 	Scale   float64     `json:"scale"`
-	Machine machine     `json:"machine"`
+	Machine rig.Machine `json:"machine"`
 	Runs    []runResult `json:"runs"`
-}
-
-type machine struct {
-	CPU   string `json:"cpu"`
-	Cores int    `json:"cores"`
-	Go    string `json:"go"`
-	Date  string `json:"date"`
 }
 
 // runResult is one run. Times are in seconds as measured, scaled ones too.
@@ -139,22 +129,4 @@ func (r *results) overheadBound(run runResult, d drawn) float64 {
 	setUp := slices.Max(d.Creations[:max(run.Tunnels, 1)]) / r.Scale
 	spacing := 60 / (ratePerMinute * r.Scale)
 	return setUp + math.Ceil(float64(run.N)/float64(run.Multiplex))*spacing + 0.5
-}
-
-func describeMachine() machine {
-	return machine{CPU: cpuName(), Cores: runtime.NumCPU(), Go: runtime.Version(), Date: time.Now().Format(time.DateOnly)}
-}
-
-func cpuName() string {
-	f, err := os.Open("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if name, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
 }
