@@ -108,7 +108,7 @@ func build(opts Options) *API {
 	r.MethodNotAllowed(methodNotAllowed(r))
 
 	a.huma = humachi.New(r, document())
-	a.huma.UseMiddleware(onlyOnce)
+	a.huma.UseMiddleware(onlyOnce, noBody)
 	a.registerSessionRoutes()
 	a.registerBatchRoutes()
 	a.registerLeaseRoutes()

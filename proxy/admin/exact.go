@@ -2,25 +2,32 @@ package admin
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 )
 
-// unexpectedField is what huma says of a field it does not know.
-const unexpectedField = "unexpected property"
+// The faults that only decoding finds.
+const (
+	unexpectedField = "unexpected property" // huma's words for a field it does not know
+	noInteger       = "expected an integer of 64 bits, without a fraction"
+)
 
 // decode is json.Unmarshal that takes field names only as they are written:
 // encoding/json, and huma's validation with it, would take ID for id.
 func decode(text []byte, into any) error {
-	if err := json.Unmarshal(text, into); err != nil {
-		return err
+	err := json.Unmarshal(text, into)
+	fault := inexact(text, reflect.TypeOf(into), "body")
+	if _, found := errors.AsType[FieldError](fault); found || err == nil {
+		return fault
 	}
-	return inexact(text, reflect.TypeOf(into), "body")
+	return err
 }
 
-// inexact finds the first field of a JSON text, which t has decoded, that is not
-// spelt as t spells it. Types that decode themselves are not looked into.
+// inexact finds the first field of a JSON text that is not spelt as t spells it, or
+// that is an integer (20.0, say) to a schema and not to t. Types that decode
+// themselves are not looked into.
 func inexact(text []byte, t reflect.Type, at string) error {
 	for t.Kind() == reflect.Pointer {
 		if t.Implements(reflect.TypeFor[json.Unmarshaler]()) {
@@ -31,6 +38,10 @@ func inexact(text []byte, t reflect.Type, at string) error {
 	switch {
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
 		return nil
+	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64:
+		if json.Unmarshal(text, reflect.New(t).Interface()) != nil {
+			return FieldError{noInteger, at}
+		}
 	case t.Kind() == reflect.Struct:
 		var members map[string]json.RawMessage
 		if err := json.Unmarshal(text, &members); err != nil {

@@ -23,6 +23,20 @@ func TestHooksAreKeptAndShown(t *testing.T) {
 	}
 }
 
+// Only the first of several choices could be answered.
+func TestSimulatedUserWithSeveralChoicesIsRefused(t *testing.T) {
+	h := newHarness(t)
+	user := value{"url": "http://localhost:9100/user"}
+	r := h.problem(http.StatusUnprocessableEntity, "invalid_request", http.MethodPost, "/sessions", value{"user": user, "sampling": value{"n": 4}})
+	if got := h.locations(r); !slices.Equal(got, []string{"body.sampling.n"}) {
+		t.Errorf("got %v", got)
+	}
+	h.register(value{"id": "a", "user": user, "sampling": value{"n": 1}})
+	h.register(value{"id": "b", "sampling": value{"n": 4}})
+	h.problem(http.StatusUnprocessableEntity, "invalid_request", http.MethodPatch, "/sessions/a", `{"sampling": {"n": 2}}`)
+	h.want(http.StatusOK, http.MethodPatch, "/sessions/b", `{"sampling": {"n": 2}}`)
+}
+
 func TestHooksThatMustNotBeCalledAreRefusedByField(t *testing.T) {
 	h := newHarness(t)
 	for body, want := range map[string]string{

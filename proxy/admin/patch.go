@@ -129,7 +129,7 @@ func (a *API) apply(patch json.RawMessage, spec *registry.Spec) error {
 	if err := json.Unmarshal(merged, &after); err != nil {
 		return invalid(FieldError{Message: err.Error(), Location: "body"})
 	}
-	if err := a.checkSettings(&after, spec.Upstream); err != nil {
+	if err := a.checkSettings(&after, spec); err != nil {
 		return err
 	}
 	spec.Labels, spec.Metadata, spec.Upstream, spec.Model = after.Labels, after.Metadata, after.Upstream, after.Model
@@ -140,12 +140,15 @@ func (a *API) apply(patch json.RawMessage, spec *registry.Spec) error {
 
 // checkSettings takes the upstream that the session has already: it may have
 // been deleted, which is nothing that this request asks for.
-func (a *API) checkSettings(s *changeable, upstream string) error {
+func (a *API) checkSettings(s *changeable, before *registry.Spec) error {
 	faults := s.Lease.checkPositive("body.lease")
 	faults = append(faults, s.Limits.check("body.limits")...)
 	faults = append(faults, checkLabels(s.Labels, "body.labels")...)
 	faults = append(faults, checkSampling(s.Sampling, "body.sampling")...)
-	if s.Upstream != upstream && !a.knownUpstream(s.Upstream) {
+	if before.User != nil {
+		faults = append(faults, checkChoices(s.Sampling, "body.sampling")...)
+	}
+	if s.Upstream != before.Upstream && !a.knownUpstream(s.Upstream) {
 		faults = append(faults, FieldError{"no such upstream", "body.upstream"})
 	}
 	if len(faults) > 0 {

@@ -136,7 +136,7 @@ func problemOf(err error) (p *Problem, ok bool) {
 	case errors.Is(err, registry.ErrNotFound):
 		return newProblem(http.StatusNotFound, codeNotFound, "no such session"), true
 	case errors.Is(err, registry.ErrDuplicateID):
-		return newProblem(http.StatusConflict, codeDuplicateID, "a session, tombstone or trace of this id is kept",
+		return newProblem(http.StatusConflict, codeDuplicateID, "a session, tombstone or trace of this id is kept; only a live one's own secret and body register it again",
 			FieldError{Message: "in use", Location: "body.id"}), true
 	case errors.Is(err, registry.ErrTooManySessions):
 		return retriable(retryAfter, http.StatusTooManyRequests, codeTooManySessions, "this instance has as many sessions as it may"), true
@@ -196,10 +196,16 @@ func fromHuma(hctx huma.Context, _ string, v any) (any, error) {
 // fieldOf restores the location of a fault that [inexact] has found: of an error
 // in decoding huma keeps only the text.
 func fieldOf(e *huma.ErrorDetail) FieldError {
-	if at, found := strings.CutSuffix(e.Message, ": "+unexpectedField); found && e.Location == "body" {
-		return FieldError{unexpectedField, at}
+	f := FieldError{e.Message, e.Location}
+	for _, message := range []string{unexpectedField, noInteger} {
+		if at, found := strings.CutSuffix(e.Message, ": "+message); found && e.Location == "body" {
+			f = FieldError{message, at}
+		}
 	}
-	return FieldError{e.Message, e.Location}
+	if f.Message == unexpectedField && strings.HasSuffix(f.Location, "_seconds") {
+		f.Message += ": a duration is taken under a name without _seconds"
+	}
+	return f
 }
 
 func codeOfStatus(status int) string {

@@ -82,6 +82,7 @@ func (s *newSession) Resolve(_ huma.Context, at *huma.PathBuffer) []error {
 	faults = append(faults, checkLabels(s.Labels, at.With("labels"))...)
 	faults = append(faults, checkSampling(s.Sampling, at.With("sampling"))...)
 	if s.User != nil {
+		faults = append(faults, checkChoices(s.Sampling, at.With("sampling"))...)
 		faults = append(faults, s.User.Timeout.checkPositive(at.With("user.timeout"))...)
 	}
 	names := make(map[string]bool, len(s.StopConditions))
@@ -143,6 +144,15 @@ func checkSampling(sampling map[string]json.RawMessage, at string) (faults []Fie
 		}
 	}
 	return faults
+}
+
+// checkChoices refuses more choices than one, of which a simulated user could answer
+// only the first.
+func checkChoices(sampling map[string]json.RawMessage, at string) []FieldError {
+	if n, ok := sampling["n"]; ok && string(n) != "1" && !isNull(n) {
+		return []FieldError{{"expected 1: a session with a simulated user takes one choice", at + ".n"}}
+	}
+	return nil
 }
 
 func asErrors(faults []FieldError) []error {

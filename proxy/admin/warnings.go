@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -33,15 +34,13 @@ func (a *API) warnings(s *registry.Session) []string {
 	if settings.Capture.Logprobs && refused.Logprobs {
 		found = append(found, "capture.logprobs: none are asked for, because upstream "+u.Name()+" has refused a request that did")
 	}
-	if !settings.HasTokenLimit {
-		return found
-	}
-	const uncounted = "limits: tokens of a stream count only where the harness asks for its usage, because "
-	switch {
-	case !u.AsksUsage():
-		found = append(found, uncounted+"the usage of upstream "+u.Name()+" is never")
-	case refused.Usage:
-		found = append(found, uncounted+"upstream "+u.Name()+" has refused a request that did")
+	if settings.HasTokenLimit {
+		switch turns := s.Uncounted(); {
+		case turns > 0:
+			found = append(found, fmt.Sprintf("limits: the tokens of %d turns are not counted, because their upstream has said nothing of their usage", turns))
+		case !u.AsksUsage() || refused.Usage:
+			found = append(found, "limits: the tokens of a stream are counted only if the harness asks for them, because upstream "+u.Name()+" is not asked for usage")
+		}
 	}
 	return found
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/muxproxy/muxproxy/proxy/dialect"
+	"github.com/muxproxy/muxproxy/registry"
 )
 
 // wantWarnings checks that an answer warns of these fields and of nothing else.
@@ -81,6 +82,22 @@ func TestWhatTheUpstreamHasRefusedIsWarnedOf(t *testing.T) {
 	wantWarnings(t, "that asks for nothing", h.want(http.StatusOK, http.MethodGet, "/sessions/bare", nil))
 	h.putUpstream("default", value{"style": "vllm", "usage": "never"})
 	wantWarnings(t, "put again", h.want(http.StatusOK, http.MethodGet, "/sessions/a", nil), "limits")
+}
+
+// A limit on tokens cannot hold where none are reported.
+func TestTokenLimitThatCountsNothingIsWarnedOf(t *testing.T) {
+	h := newHarness(t)
+	h.putUpstream("default", nil)
+	h.register(value{"id": "limited", "limits": value{"max_total_tokens": 1000}})
+	h.register(value{"id": "free"})
+	counted := registry.Response{Status: http.StatusOK, Body: []byte(`{}`), Usage: &registry.Usage{InputTokens: 3, OutputTokens: 2}}
+	for _, id := range []string{"limited", "free"} {
+		h.turn(id, `{"messages":[]}`, counted)
+		wantWarnings(t, id+" and counted", h.want(http.StatusOK, http.MethodGet, "/sessions/"+id, nil))
+		h.turn(id, `{"messages":[]}`, registry.Response{Status: http.StatusOK, Body: []byte(`{}`)})
+	}
+	wantWarnings(t, "limited", h.want(http.StatusOK, http.MethodGet, "/sessions/limited", nil), "limits")
+	wantWarnings(t, "free", h.want(http.StatusOK, http.MethodGet, "/sessions/free", nil))
 }
 
 func TestUpstreamThatIsNotThereIsWarnedOf(t *testing.T) {

@@ -34,6 +34,8 @@ func parseTarget(raw string) (target, error) {
 		return target{}, errors.New("has no host")
 	case u.Fragment != "":
 		return target{}, errors.New("must not have a fragment")
+	case isRoute(u.Path):
+		return target{}, errors.New("must be where the API's routes begin, and not one of them: leave out what follows /v1")
 	}
 	t := target{
 		scheme: u.Scheme,
@@ -52,6 +54,18 @@ func parseTarget(raw string) (target, error) {
 		t.basic = []string{"Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password))}
 	}
 	return t, nil
+}
+
+// isRoute reports whether a path is that of one call, to which no route can be
+// joined.
+func isRoute(path string) bool {
+	path = strings.TrimRight(path, "/")
+	for _, route := range []string{"/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"} {
+		if strings.HasSuffix(path, route) {
+			return true
+		}
+	}
+	return false
 }
 
 // url joins a canonical route, in its escaped form, to the replica's URL: what
