@@ -23,15 +23,15 @@ func (x *exchange) readBody(ctx context.Context) (body []byte, err error) {
 	if x.request.ContentLength > limit {
 		return nil, &sizeError{limit}
 	}
-	x.held.exchange = x
-	began, waited := time.Now(), x.admission
+	began := time.Now()
 	body, err = x.readAll(ctx, gzipped)
-	x.upload = time.Since(began) - (x.admission - waited)
+	x.admission += x.held.waited
+	x.upload = time.Since(began) - x.held.waited
 	if err != nil {
-		x.held.shrink(0)
+		x.held.release()
 		return nil, err
 	}
-	x.held.shrink(int64(len(body)))
+	x.held.keep(int64(len(body)))
 	x.bytesIn = int64(len(body))
 	return body, nil
 }
@@ -52,6 +52,11 @@ func (x *exchange) readAll(ctx context.Context, gzipped bool) ([]byte, error) {
 		}
 		upload.r, upload.size = plain, -1
 	}
+	most := x.proxy.options.MaxBodyBytes
+	if upload.size >= 0 {
+		most = upload.size
+	}
+	x.held.begin(x.proxy.bodies, most)
 	x.memory.pool = &x.proxy.bodyPool
 	body, err := readLimited(&upload.heldReader, upload.size, x.proxy.options.MaxBodyBytes, &x.last, x.memory.grow)
 	return body, uploadError(err)
@@ -64,7 +69,7 @@ type upload struct {
 }
 
 // readLimited reads r to its end. Of a known size a little is allocated at
-// first, and all of it once that has come: an announcement costs nothing. With
+// first, and more once that has come, so that an announcement costs nothing. With
 // an error it returns what had come.
 //
 // The end of a body of known size is seen by reading into last, without growing.
@@ -86,7 +91,11 @@ func readLimited(r io.Reader, size, limit int64, last *[1]byte, grow func([]byte
 		case int64(len(body)) == size:
 			room = last[:]
 		default:
-			body = grow(body, max(int(size)-len(body), len(body)))
+			more := len(body)
+			if rest := int(size) - len(body); rest > 0 {
+				more = min(rest, (growth-1)*len(body))
+			}
+			body = grow(body, more)
 			room = body[len(body):cap(body)]
 		}
 		n, err := r.Read(room)

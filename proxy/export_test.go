@@ -9,3 +9,10 @@ func (p *Proxy) KeptForRetries() int64 {
 	defer p.attempts.mu.Unlock()
 	return p.attempts.bytes
 }
+
+// BodyBytes is how much of the room for bodies is held.
+func (p *Proxy) BodyBytes() int64 {
+	p.bodies.mu.Lock()
+	defer p.bodies.mu.Unlock()
+	return p.bodies.room - p.bodies.free
+}

@@ -3,63 +3,71 @@ package proxy
 import (
 	"context"
 	"io"
-	"sync/atomic"
 	"time"
 )
 
-// heldBytes is what a request holds of MaxInflightBytes. Nothing is held
-// without a cap.
+// heldBytes is what a request's body has of the room for bodies. The zero value is
+// of no gate, and holds nothing.
 type heldBytes struct {
-	exchange *exchange
-	n        int64
-	until    time.Time // when waiting is over, from the first wait on
-	given    atomic.Bool
+	gate   *bodyGate
+	waited time.Duration
+	most   int64 // that it may need
+
+	// These are the gate's, with its lock, while the body waits or has a part.
+	n     int64         // what it has
+	asks  int64         // what it is to have, when it waits
+	ready chan struct{} // closed when it has
+	until time.Time     // when the patience with its sender is over; zero is never
 }
 
-// grow waits until n bytes in all are held. A body larger than all there is
-// holds all of it.
+func (h *heldBytes) isNew() bool  { return h.n == 0 }
+func (h *heldBytes) isPart() bool { return 0 < h.n && h.n < h.most }
+func (h *heldBytes) isLast() bool { return h.asks == h.most }
+func (h *heldBytes) isSlow() bool { return !h.until.IsZero() && !time.Now().Before(h.until) }
+func (h *heldBytes) more() int64  { return h.asks - h.n }
+
+// begin is called before a body that may need so many bytes is read. Nothing is held
+// without a gate.
+func (h *heldBytes) begin(gate *bodyGate, most int64) {
+	if gate != nil {
+		h.gate, h.most = gate, min(most, gate.room)
+	}
+}
+
+// grow waits until n bytes in all are held. A body larger than all the room holds all
+// of it.
 func (h *heldBytes) grow(ctx context.Context, n int64) error {
-	p := h.exchange.proxy
-	if p.bodies == nil {
+	n = min(n, h.most)
+	if n <= h.n || h.gate.ask(h, n) {
 		return nil
 	}
-	n = min(n, p.options.MaxInflightBytes)
-	more := n - h.n
-	if more <= 0 {
-		return nil
+	began := time.Now()
+	timeout := time.NewTimer(h.gate.timeout - h.waited)
+	defer timeout.Stop()
+	var err error
+	select {
+	case <-h.ready:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-timeout.C:
+		err = errBytesBusy
 	}
-	if !p.bodies.TryAcquire(more) {
-		waited := time.Now()
-		if h.until.IsZero() {
-			h.until = waited.Add(p.options.AdmitTimeout)
-		}
-		ctx, cancel := context.WithDeadlineCause(ctx, h.until, errBytesBusy)
-		defer cancel()
-		err := p.bodies.Acquire(ctx, more)
-		h.exchange.admission += time.Since(waited)
-		if err != nil {
-			return context.Cause(ctx)
-		}
+	h.waited += time.Since(began)
+	if err != nil && h.gate.leave(h) {
+		return err
 	}
-	h.n = n
 	return nil
 }
 
-// shrink gives back all but n bytes.
-func (h *heldBytes) shrink(n int64) {
-	if free := h.n - n; free > 0 {
-		h.n = n
-		h.exchange.proxy.bodies.Release(free)
+// keep gives back all but n bytes. The body has been read.
+func (h *heldBytes) keep(n int64) {
+	if h.gate != nil {
+		h.gate.keep(h, n)
 	}
 }
 
-// release gives everything back. It may be called again, and from any goroutine
-// once the body has been read.
-func (h *heldBytes) release() {
-	if !h.given.Swap(true) {
-		h.shrink(0)
-	}
-}
+// release gives everything back. It may be called again, and from any goroutine.
+func (h *heldBytes) release() { h.keep(0) }
 
 // heldReader reads a body into what is held. More is taken only once what is held
 // has come: if announcing a body were enough, a few uploads that stand still would
@@ -72,9 +80,10 @@ type heldReader struct {
 	read int64
 }
 
-// firstHeld is what a body begins with. It then takes the rest, or, when that is
-// not known, doubles.
-const firstHeld = 64 << 10
+const (
+	firstHeld = 64 << 10 // is what a body begins with
+	growth    = 16       // how many times what has come the next part is, of a size that is known; else twice
+)
 
 func (h *heldReader) Read(b []byte) (int, error) {
 	if h.read >= h.held.n {
@@ -92,12 +101,8 @@ func (h *heldReader) Read(b []byte) (int, error) {
 
 // next is how much is to be held in all when what is held is full.
 func (h *heldReader) next() int64 {
-	switch {
-	case h.size < 0:
+	if h.size < 0 {
 		return max(2*h.held.n, firstHeld)
-	case h.read == 0:
-		return min(h.size, firstHeld)
-	default:
-		return h.size
 	}
+	return min(max(growth*h.held.n, firstHeld), h.size)
 }

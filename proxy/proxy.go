@@ -5,7 +5,8 @@
 //	proxy.go     the request arrives; one record is opened for it (record.go)
 //	route.go     its path is brought to the canonical form and looked up
 //	secret.go    its secret names the session
-//	body.go      the whole body is read, within the limits
+//	body.go      the whole body is read, within the limits, and with those that are
+//	             read beside it within the room for all of them (gate.go)
 //	retry.go     a retry is answered by what it repeats: replay.go by a turn,
 //	             join.go by a call that still runs; attempts.go knows both
 //	call.go      the registry admits the call; the dialect applies overrides
@@ -29,7 +30,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/muxproxy/muxproxy/metrics"
 	"github.com/muxproxy/muxproxy/proxy/hook"
@@ -71,7 +71,7 @@ type Options struct {
 type Proxy struct {
 	options Options // never changed
 	routes  map[string]route
-	bodies  *semaphore.Weighted // nil without a cap
+	bodies  *bodyGate // nil without a cap
 
 	bodyPool bodyPool
 
@@ -104,7 +104,7 @@ func New(o Options) (*Proxy, error) {
 		firstByte: &timeoutError{budgetFirstByte, o.FirstByteTimeout}, idle: &timeoutError{budgetIdle, o.IdleTimeout},
 	}
 	if o.MaxInflightBytes > 0 {
-		p.bodies = semaphore.NewWeighted(o.MaxInflightBytes)
+		p.bodies = newBodyGate(o.MaxInflightBytes, o.AdmitTimeout)
 	}
 	return p, nil
 }
