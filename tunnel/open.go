@@ -37,7 +37,7 @@ func (l *life) open(ctx context.Context) error {
 		}
 		l.pool.opts.Logger.Info().Err(err).Str("server", m.id).Int("attempt", attempt).Msg("opening a tunnel failed, trying again")
 		l.pool.change(func(*state, time.Time) { m.lastErr = err })
-		if err := pause(ctx, l.afterAttempt(attempt, err)); err != nil {
+		if err := Pause(ctx, l.afterAttempt(attempt, err)); err != nil {
 			return err
 		}
 	}
@@ -190,15 +190,4 @@ func (l *life) afterAttempt(attempt int, err error) time.Duration {
 		wait = max(wait, limit.RetryAfter)
 	}
 	return wait
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

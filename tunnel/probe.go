@@ -49,7 +49,7 @@ func (l *life) awaitReady(ctx context.Context, url string) error {
 	start := time.Now()
 	wait := firstProbe(l.pool.opts.Driver)
 	for next := firstProbePause; ; next = min(2*next, lastProbePause) {
-		if err := pause(ctx, wait); err != nil {
+		if err := Pause(ctx, wait); err != nil {
 			return l.notReady(url, err)
 		}
 		err := l.probe(ctx, url)

@@ -59,7 +59,7 @@ func (c *client) reconnect(ctx context.Context, runID string, failures *int) (*s
 	var taken time.Time // since when the server says that the proxy exists
 	wait := backoff(*failures)
 	for {
-		if !sleep(ctx, wait) {
+		if tunnel.Pause(ctx, wait) != nil {
 			return nil, tunnel.ErrClosed
 		}
 		*failures++
@@ -113,16 +113,4 @@ func backoff(failures int) time.Duration {
 		longest = firstBackoff << failures
 	}
 	return rand.N(longest)
-}
-
-// sleep reports whether the time has passed before ctx was done.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -114,12 +114,8 @@ func (d *Driver) login(ctx context.Context, r *registration, serve func(net.Conn
 		if attempt == logins {
 			return nil, &tunnel.TransientError{Err: fmt.Errorf("log in to %s %d times: %s", r.ServerHost, logins, err.Error())}
 		}
-		timer := time.NewTimer(backoff/2 + mathrand.N(backoff)) //nolint:gosec // not for secrecy
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, context.Cause(ctx)
+		if err := tunnel.Pause(ctx, backoff/2+mathrand.N(backoff)); err != nil { //nolint:gosec // not for secrecy
+			return nil, err
 		}
 		backoff = min(2*backoff, loginMaxBackoff)
 	}

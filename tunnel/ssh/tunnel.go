@@ -87,7 +87,7 @@ func (c *connection) reconnect(ctx context.Context) (*session, error) {
 	deadline := time.Now().Add(o.ReconnectTimeout)
 	refused := false
 	for longest := firstBackoff; ; longest = min(2*longest, maxBackoff) {
-		if !sleep(ctx, rand.N(longest)) {
+		if tunnel.Pause(ctx, rand.N(longest)) != nil {
 			return nil, tunnel.ErrClosed
 		}
 		s, err := c.driver.connect(ctx, c.port)
@@ -113,16 +113,4 @@ func final(err error) bool {
 	_, auth := errors.AsType[*tunnel.AuthError](err)
 	_, config := errors.AsType[*tunnel.ConfigError](err)
 	return auth || config
-}
-
-// sleep reports whether the time has passed before ctx was done.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
