@@ -35,8 +35,11 @@ type Call struct {
 	written bool   // it is or may be there; belongs to the journal's writer
 	model   string
 	added   uint32
-	parent  *int
+	parent  int // or noParent
 }
+
+// noParent is the index of no turn.
+const noParent = -1
 
 // callPhase is how far a call has come.
 type callPhase int
@@ -59,7 +62,7 @@ func (s *Session) Admit(ctx context.Context, info CallInfo) (*Call, error) {
 	if r.draining.Load() {
 		return nil, ErrDraining
 	}
-	c := &Call{session: s, info: info}
+	c := &Call{session: s, info: info, parent: noParent}
 	if c.ctx, c.cancel = ctx, info.Cancel; c.cancel == nil {
 		c.ctx, c.cancel = context.WithCancelCause(ctx)
 	}

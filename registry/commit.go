@@ -26,9 +26,12 @@ func (c *Call) keep(added *record, request *Request) (spare *record) {
 		return added
 	}
 	spare, c.request = c.request, added
-	c.model, c.added, c.parent = request.Model, request.Added, copied(request.Follows)
-	if c.parent == nil {
-		c.parent = s.lineage.parent(request.Prefixes)
+	c.model, c.added = request.Model, request.Added
+	c.parent = noParent
+	if request.Follows != nil {
+		c.parent = *request.Follows
+	} else if added.origin = s.origin(request); added.origin.depth > 0 {
+		c.parent = int(added.origin.turn)
 	}
 	if s.registry.journals() {
 		c.noteStarted()
@@ -66,7 +69,10 @@ func (s *Session) commit(c *Call, turn *Turn, condition string) (*commitment, er
 	if c.phase != callInflight {
 		return nil, ErrSealed
 	}
-	turn.Parent, turn.request, turn.Added = c.parent, c.request, c.added
+	if turn.request, turn.Added = c.request, c.added; c.parent != noParent {
+		turn.parent = c.parent
+		turn.Parent = &turn.parent
+	}
 	turn.Model = cmp.Or(c.model, turn.Model)
 	if s.registry.journals() {
 		return s.submit(c, turn, condition)

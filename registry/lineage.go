@@ -32,14 +32,57 @@ func (l *lineage) add(turn *Turn) {
 	}
 }
 
-// parent returns the newest turn that the longest of the prefixes continues.
-func (l *lineage) parent(prefixes []uint64) *int {
-	for _, prefix := range slices.Backward(prefixes) {
-		if index, ok := l.continuations[prefix]; ok && prefix != 0 {
-			return new(index)
+// origin is what was found for a request: the newest turn that the longest of its prefixes continues. The zero value has found nothing
+// among no turns.
+type origin struct {
+	turns int32 // among which it was looked for
+	turn  int32
+	depth int32 // how many prefixes there are up to that one; 0 is that there is no such turn
+}
+
+// maxNewer is how many turns are looked at one by one.
+const maxNewer = 2 * baseCandidates
+
+// origin finds where a request comes from. As far as its prefixes are those of a known request before it, it continues what that one has
+// found or a turn that came after: of a long conversation not every message is looked up again.
+func (s *Session) origin(request *Request) origin {
+	none := origin{turns: int32(len(s.turns))}
+	before, common := none, request.Known.among(request.Prefixes)
+	if common > 0 {
+		before = request.Known.record.origin
+	}
+	if int(before.depth) > common || none.turns-before.turns > maxNewer {
+		before, common = none, 0
+	}
+	found := none
+	for depth := len(request.Prefixes); depth > common; depth-- {
+		if turn, ok := s.lineage.continuations[request.Prefixes[depth-1]]; ok {
+			found.turn, found.depth = int32(turn), int32(depth)
+			return found
 		}
 	}
-	return nil
+	found.turn, found.depth = before.turn, before.depth
+	for _, turn := range s.turns[before.turns:] {
+		for _, choice := range turn.Choices {
+			depth := 1 + slices.Index(request.Prefixes[:common], choice.Continuation)
+			if depth > 0 && depth >= int(found.depth) && choice.Continuation != 0 {
+				found.turn, found.depth = int32(turn.Index), int32(depth)
+			}
+		}
+	}
+	return found
+}
+
+// among returns how many of a request's prefixes are known.
+func (k *Known) among(prefixes []uint64) int {
+	if n := len(k.Elements); n > 0 {
+		for i, prefix := range slices.Backward(prefixes) {
+			if prefix == k.Elements[n-1].Prefix {
+				return i + 1
+			}
+		}
+	}
+	return 0
 }
 
 // textLengths returns the lengths of the texts that a request may continue, ascending.

@@ -2,11 +2,13 @@ package registry
 
 import "bytes"
 
-// record is the body of one request: the values of its big fields and what is between them. Apart from list it does not change.
+// record is the body of one request: the values of its big fields and what is between them. Apart from list and origin it does not
+// change.
 type record struct {
 	rest   *part // the body without the fields
 	fields []field
-	list   List // without elements once a later record has them too; the store guards it
+	list   List   // without elements once a later record has them too; the store guards it
+	origin origin // set once it is the call's; Session.mu guards it
 }
 
 // field is the value of one big field of a body.
@@ -14,6 +16,21 @@ type field struct {
 	key string
 	at  int // where it begins in the body
 	*part
+}
+
+// newRecord returns a record with room for n fields, and for the part that most requests add, as one object: the garbage collector looks
+// at everything that is kept again and again.
+func newRecord(n int, list List) (*record, *part) {
+	kept := &struct {
+		record
+		room [2]field
+		part part
+	}{record: record{list: list}}
+	if kept.fields = kept.room[:]; n > len(kept.room) {
+		kept.fields = make([]field, n)
+	}
+	kept.fields = kept.fields[:n]
+	return &kept.record, &kept.part
 }
 
 // What a part, a record with its turn or failed call, and a field take besides their bytes, roughly.

@@ -66,14 +66,18 @@ func (s *store) addListed(body []byte, spans []Part, list List, known Known) *re
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	base := s.base(w, known)
-	r := &record{fields: make([]field, len(w.contents)), list: list}
+	r, place := newRecord(len(w.contents), list)
 	cost := int64(recordOverhead + fieldOverhead*len(r.fields) + elementSize*len(list.Elements))
 	for i, c := range w.contents {
-		p, added := w.derive(base.field(c.key), w.prefixes[i], c.bytes)
+		p, added := w.derive(place, base.field(c.key), w.prefixes[i], c.bytes)
 		r.fields[i] = field{key: c.key, at: c.at, part: p}
 		cost += added
+		if p == place {
+			place = nil
+		}
 	}
-	p, added := w.deriveRest(s.restBase(base))
+	rest := s.restBase(base)
+	p, added := w.derive(place, rest, w.commonPrefix(rest, w.rest), w.rest)
 	r.rest = p
 	s.charge(cost + added)
 
@@ -262,13 +266,9 @@ func (s *store) restBase(base *record) *part {
 	}
 }
 
-func (w *workspace) deriveRest(base *part) (*part, int64) {
-	return w.derive(base, w.commonPrefix(base, w.rest), w.rest)
-}
-
-// derive returns a part with the contents b that shares prefix bytes, and perhaps a suffix, with base, and what it costs. A part that
-// is equal to its base is its base.
-func (w *walker) derive(base *part, prefix int, b []byte) (*part, int64) {
+// derive returns a part with the contents b that shares prefix bytes, and perhaps a suffix, with base, and what it costs. It is made in
+// place, unless that is nil, but a part that is equal to its base is its base.
+func (w *walker) derive(place, base *part, prefix int, b []byte) (*part, int64) {
 	if base != nil && prefix == base.length && prefix == len(b) {
 		base.refs++
 		return base, 0
@@ -282,9 +282,12 @@ func (w *walker) derive(base *part, prefix int, b []byte) (*part, int64) {
 	} else {
 		base.refs++
 	}
-	p := &part{
+	if place == nil {
+		place = new(part)
+	}
+	*place = part{
 		base: base, prefix: prefix, suffix: suffix, length: len(b), refs: 1,
 		middle: bytes.Clone(b[prefix : len(b)-suffix]),
 	}
-	return p, p.cost()
+	return place, place.cost()
 }

@@ -33,6 +33,7 @@ type Turn struct {
 	TimeToFirstEvent time.Duration
 	Duration         time.Duration
 
+	parent        int // what Parent points to
 	request       *record
 	response      []byte  // without what is in shared
 	shared        *record // a run of the response's bytes, nil if there is none
