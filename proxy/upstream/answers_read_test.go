@@ -98,6 +98,7 @@ func FuzzResponses(f *testing.F) {
 		"HTTP/1.0 200 OK\nConnection: close\nX: a\n\nuntil the end",
 		"HTTP/1.1 204 No Content\r\n\r\n",
 		"HTTP/1.0 000 \n\nHTTP/1.0 200 \n\n",
+		"HTTP/1.0 200 \nTrailer:\n\n",
 		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\nX: \tü\r\nX: b\r\n\r\nhi!",
 	} {
 		f.Add([]byte(seed), []byte{1, 200, 3}, uint16(7), false)
@@ -175,6 +176,7 @@ func reference(raw []byte, method string) (want understanding) {
 			continue // its transport reads no body either
 		}
 		want.status, want.header = res.StatusCode, res.Header
+		delete(want.header, "Trailer") // without chunks net/http leaves it, though none can follow
 		want.body, want.err = io.ReadAll(res.Body)
 		return want
 	}
