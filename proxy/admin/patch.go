@@ -37,7 +37,7 @@ func fixedField(name string) string {
 	case "secret":
 		return "POST /sessions/{id}/rotate makes another one"
 	case "wait":
-		return "it is how long that waits for a place"
+		return "it is how long registering waits for a place"
 	}
 	return ""
 }

@@ -94,7 +94,7 @@ func (c *Client) Post(ctx context.Context, hook, url string, timeout time.Durati
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	default:
-		err = withoutURL(err)
+		err = withoutAddress(err)
 	}
 	return &Error{hook, err}
 }
@@ -132,10 +132,17 @@ func (c *Client) post(ctx context.Context, url string, question, answer any) err
 	return nil
 }
 
-// withoutURL is what net/http's client says, without the URL.
-func withoutURL(err error) error {
+// withoutAddress is what net/http's client says, without the URL and the addresses
+// behind it.
+func withoutAddress(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		return u.Err
+		err = u.Err
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err
+	}
+	if name, ok := errors.AsType[*net.DNSError](err); ok {
+		err = errors.New("look up its host: " + name.Err)
 	}
 	return err
 }

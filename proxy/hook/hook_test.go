@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -104,6 +105,26 @@ func TestHookThatFailsIsAnErrorThatNamesItAndNotItsAddress(t *testing.T) {
 		failed, ok := errors.AsType[*hook.Error](err)
 		if !ok || failed.Hook != "stop condition judge" || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "127.0.0.1") {
 			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestHookThatCannotBeReachedIsAnErrorWithoutItsAddress(t *testing.T) {
+	reset := errors.New("connection reset by peer")
+	for want, dial := range map[string]func(context.Context, string, string) (net.Conn, error){
+		"connection refused": nil,
+		"no such host": func(_ context.Context, network, addr string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: &net.DNSError{Err: "no such host", Name: addr, Server: "127.0.0.53:53"}}
+		},
+		reset.Error(): func(_ context.Context, network, _ string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "read", Net: network, Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, Err: reset}
+		},
+	} {
+		c := hook.New(hook.Options{Dial: dial})
+		err := c.Post(t.Context(), "user", "http://127.0.0.1:1/stop", time.Minute, 1, new(any))
+		c.Close()
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "127.0.0") {
+			t.Errorf("got %v; want %s and no address", err, want)
 		}
 	}
 }
