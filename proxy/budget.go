@@ -11,6 +11,7 @@ const (
 	budgetConnect   = "connect"
 	budgetFirstByte = "first byte"
 	budgetIdle      = "idle"
+	budgetHeader    = "tunnel header"
 )
 
 // A budget ends a call when the upstream takes too long. It is one timer for

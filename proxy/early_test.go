@@ -184,3 +184,36 @@ func TestClientThatLeavesAnEarlyAnswerEndsItsCall(t *testing.T) {
 		s.wantLogged(logged{Outcome: "client_disconnected"})
 	}, limited)
 }
+
+// What is passed through keeps its status and header, and so does not begin before it
+// is known. The tunnel would answer by itself, with a page that says nothing.
+func TestWhatIsPassedThroughIsAnsweredBeforeTheLimitOfItsTunnel(t *testing.T) {
+	bubble(t, func(s *stack) {
+		r := s.register(registry.Spec{})
+		busy := scripted.JSON([]byte(`{"error":{"message":"busy"}}`))
+		busy.Status = http.StatusTooManyRequests
+		busy.Header.Set("Retry-After", "9")
+		s.later("slow", busy, 53*time.Second)
+		if got := r.do(r.request(http.MethodPost, "/v1/embeddings", `{"model":"slow"}`)); got.StatusCode != http.StatusTooManyRequests || got.Header.Get("Retry-After") != "9" || !bytes.Equal(got.body, busy.Body) {
+			s.t.Errorf("got %d, %v, %s", got.StatusCode, got.Header, got.body)
+		}
+		s.later("slower", scripted.JSON([]byte(`{"input_tokens":3}`)), 2*time.Minute)
+		drip := scripted.JSON([]byte(`{"input_tokens":3}`))
+		drip.Cut, drip.Gap = scripted.Bytes, 4*time.Second
+		s.model.Script("drip", drip)
+		for _, path := range []string{"/v1/embeddings", "/v1/messages/count_tokens"} {
+			for _, model := range []string{"slower", "drip"} {
+				began := time.Now()
+				got := r.do(r.request(http.MethodPost, path, `{"model":"`+model+`"}`))
+				got.wantTimeout(s.t, "tunnel header budget of 1m0s")
+				if took := time.Since(began); took != 54*time.Second {
+					s.t.Errorf("%s: it took %s", path, took)
+				}
+				if _, canceled := s.model.Last().Canceled(); !canceled {
+					s.t.Error("the upstream was not told")
+				}
+			}
+		}
+		s.wantLogged(logged{Outcome: "upstream_timeout", Status: http.StatusGatewayTimeout})
+	}, limited)
+}

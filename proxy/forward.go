@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/muxproxy/muxproxy/proxy/dialect"
 	"github.com/muxproxy/muxproxy/proxy/rawjson"
@@ -50,6 +51,7 @@ func (x *exchange) forward(session *registry.Session, path string, body []byte) 
 	defer cancel(nil)
 	stop := context.AfterFunc(session.Life(), func() { cancel(context.Cause(session.Life())) })
 	defer stop()
+	defer x.limitHeader(cancel)()
 	c := &call{exchange: x, session: session, ctx: ctx, cancel: cancel}
 	defer c.budget.stop()
 	response, err := target.Send(ctx, &upstream.Request{
@@ -85,6 +87,17 @@ func (x *exchange) forward(session *registry.Session, path string, body []byte) 
 	answerHeader(x.writer.Header(), response.Header)
 	x.deliver(response.StatusCode, answer)
 	return nil
+}
+
+// limitHeader gives up what is passed through before the public side of the server
+// does. It cannot begin early: only the upstream knows its status and header.
+func (x *exchange) limitHeader(cancel context.CancelCauseFunc) (stop func()) {
+	limit := x.proxy.options.HeaderLimit
+	if limit <= 0 {
+		return func() {}
+	}
+	timer := time.AfterFunc(limit*9/10, func() { cancel(&timeoutError{budgetHeader, limit}) })
+	return func() { timer.Stop() }
 }
 
 // gone names the end of a request's own context, which says only that it was

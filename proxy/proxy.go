@@ -60,8 +60,9 @@ type Options struct {
 	ReplayMaxBytes int64         // of what is kept for retries; 64 MiB, negative is nothing
 
 	// HeaderLimit is how long the public side of the servers waits for the header
-	// of an answer before it gives up; from three quarters of it on calls are
-	// answered with keepalives, and the 200 that these commit. 0 is no limit.
+	// of an answer before it gives up; from three quarters of it on model calls are
+	// answered with keepalives, and the 200 that these commit, and what is passed
+	// through is given up at nine tenths. 0 is no limit.
 	HeaderLimit time.Duration
 
 	SessionHeader string // carries the session's affinity upstream; X-Session-ID

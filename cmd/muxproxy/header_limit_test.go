@@ -116,3 +116,27 @@ func TestSlowAnswersPassFrpsInTime(t *testing.T) {
 		}
 	}
 }
+
+// What is passed through cannot begin before it is known how; the harness is told by
+// muxproxy why there is no answer, and not by frps.
+func TestSlowAnswersThatArePassedThroughFrpsNameItsLimit(t *testing.T) {
+	t.Parallel()
+	frps := frpstest.New(t, frpstest.Options{HeaderTimeout: frpsPatience})
+	transport := frps.Transport()
+	defer transport.CloseIdleConnections()
+	secret, url := behindFRPS(t, frps, frpsPatience)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/embeddings", strings.NewReader(`{"model":"json","input":"hi"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+secret)
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusGatewayTimeout || !strings.Contains(string(answer), "tunnel header budget of 2s") {
+		t.Errorf("got %d, %v, %q", response.StatusCode, err, answer)
+	}
+}
