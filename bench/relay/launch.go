@@ -47,7 +47,7 @@ func launch(ctx context.Context, prepare func(dir string, port int) ([]string, e
 		return nil, err
 	}
 	p := &process{running: running, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), pid: running.PID()}
-	err = waitFor(ctx, launchFor, p.accepts(ctx))
+	err = rig.Await(ctx, launchFor, p.accepts)
 	if err == nil {
 		return p, nil
 	}
@@ -56,14 +56,12 @@ func launch(ctx context.Context, prepare func(dir string, port int) ([]string, e
 }
 
 // accepts is whether the target takes connections.
-func (p *process) accepts(ctx context.Context) func() error {
-	return func() error {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.addr)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
+func (p *process) accepts(ctx context.Context) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.addr)
+	if err != nil {
+		return err
 	}
+	return conn.Close()
 }
 
 // lastOf is the end of what was printed, on one line.
@@ -80,23 +78,4 @@ func freePort(ctx context.Context) (int, error) {
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
-// waitFor tries until there is no error, for a time.
-func waitFor(ctx context.Context, limit time.Duration, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("the target did not start: %w", err)
-		}
-	}
 }

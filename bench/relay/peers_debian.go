@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
 // nginxConfig relays JSON buffered, as it does best, and streams unbuffered,
@@ -34,14 +36,14 @@ func startNginx(ctx context.Context, upstream string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := waitFor(ctx, launchFor, p.onlyChild); err != nil {
+	if err := rig.Await(ctx, launchFor, p.onlyChild); err != nil {
 		return nil, errors.Join(err, p.stop())
 	}
 	return p, nil
 }
 
 // onlyChild finds nginx's worker, which does the work of its master.
-func (p *process) onlyChild() error {
+func (p *process) onlyChild(context.Context) error {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", p.pid))
 	if err != nil {
 		return err

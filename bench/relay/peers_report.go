@@ -54,14 +54,7 @@ func (r *peerResults) fill(samples []sample, fitted fittedWorks) {
 	if unix.Sysinfo(&info) == nil {
 		r.Memory = float64(info.Totalram) * float64(info.Unit) / (1 << 30)
 	}
-	type key struct {
-		target, work string
-		round        int
-	}
-	at := map[key]sample{}
-	for _, s := range samples {
-		at[key{s.Target, s.Work, s.round}] = s
-	}
+	at := byKey(samples)
 	r.Runs = nil
 	for _, p := range r.Peers {
 		for _, all := range peerWorks(false) {

@@ -47,14 +47,7 @@ func report(samples []sample, open []openStreams, rounds int) *results {
 		Machine: rig.ThisMachine(),
 		Rounds:  rounds, Streams: open,
 	}
-	type key struct {
-		target, work string
-		round        int
-	}
-	at := map[key]sample{}
-	for _, s := range samples {
-		at[key{s.Target, s.Work, s.round}] = s
-	}
+	at := byKey(samples)
 	for _, w := range works(false) {
 		base := cmp.Or(w.base, w.name) // what others are measured at
 		for _, t := range (&bench{}).targets() {
@@ -98,6 +91,20 @@ func report(samples []sample, open []openStreams, rounds int) *results {
 		}
 	}
 	return r
+}
+
+// A key says what a sample is of.
+type key struct {
+	target, work string
+	round        int
+}
+
+func byKey(samples []sample) map[key]sample {
+	at := make(map[key]sample, len(samples))
+	for _, s := range samples {
+		at[key{s.Target, s.Work, s.round}] = s
+	}
+	return at
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -17,8 +17,6 @@ const (
 	// startFor is how long a daemon may take to be ready: it opens a tunnel, or
 	// reads its journal.
 	startFor = time.Minute
-	// readyPoll is how often it is looked whether it is.
-	readyPoll = 5 * time.Millisecond
 	// batch is how many sessions the admin API registers or ends at once.
 	batch = 1000
 )
@@ -57,35 +55,14 @@ func StartDaemon(ctx context.Context, p Program) (_ *Daemon, err error) {
 		return nil, err
 	}
 	d := &Daemon{Process: process, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: batch}}}
-	if err := d.await(ctx, ready); err != nil {
-		return nil, errors.Join(err, d.Stop())
+	if err := Await(ctx, startFor, func(ctx context.Context) error { return d.ready(ctx, ready) }); err != nil {
+		return nil, errors.Join(fmt.Errorf("start muxproxy: %w", err), d.Stop())
 	}
 	return d, nil
 }
 
-// await waits until the daemon has written where it is, and is ready.
-func (d *Daemon) await(ctx context.Context, file string) error {
-	ctx, cancel := context.WithTimeout(ctx, startFor)
-	defer cancel()
-	tick := time.NewTicker(readyPoll)
-	defer tick.Stop()
-	for {
-		err := d.locate(file)
-		if err == nil {
-			err = d.Call(ctx, http.MethodGet, "/readyz", "", nil)
-		}
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("the daemon is not ready: %w", err)
-		}
-	}
-}
-
-func (d *Daemon) locate(file string) error {
+// ready is whether the daemon has written where it is, and places sessions.
+func (d *Daemon) ready(ctx context.Context, file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -94,9 +71,11 @@ func (d *Daemon) locate(file string) error {
 		Listen string `json:"listen"`
 		Admin  string `json:"admin_url"`
 	}
-	err = json.Unmarshal(text, &addresses)
+	if err := json.Unmarshal(text, &addresses); err != nil {
+		return err
+	}
 	d.Listen, d.Admin = addresses.Listen, addresses.Admin
-	return err
+	return d.Call(ctx, http.MethodGet, "/readyz", "", nil)
 }
 
 // Stop ends the daemon, see [Process.Stop].

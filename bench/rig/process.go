@@ -55,6 +55,28 @@ func Start(ctx context.Context, p Program) (*Process, error) {
 	return &Process{Dir: p.Dir, command: command, stopFor: p.StopFor}, nil
 }
 
+// awaitPoll is how often [Await] tries.
+const awaitPoll = 5 * time.Millisecond
+
+// Await tries until there is no error, for so long.
+func Await(ctx context.Context, limit time.Duration, try func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(awaitPoll)
+	defer tick.Stop()
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("not ready in time: %w", err)
+		}
+	}
+}
+
 // PID is its number.
 func (p *Process) PID() int { return p.command.Process.Pid }
 
