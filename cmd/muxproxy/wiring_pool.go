@@ -55,27 +55,7 @@ func (d *daemon) headerLimit() time.Duration {
 
 // wirePool makes the pool, and the servers of one that does not make its own.
 func (d *daemon) wirePool(ctx context.Context, handler func(nonce string) http.Handler) error {
-	o := tunnel.PoolOptions{
-		Driver:        d.driver,
-		Name:          d.cfg.Tunnel,
-		Multiplex:     d.cfg.Multiplex,
-		Min:           cmp.Or(d.cfg.PoolMin, off),
-		Max:           d.cfg.PoolMax,
-		Idle:          d.cfg.PoolIdle,
-		ProbeInterval: d.cfg.ProbeInterval,
-		ProbeTimeout:  d.cfg.ProbeTimeout,
-		EndpointGrace: d.cfg.EndpointGrace,
-		Lost:          d.endpointLost,
-		Observer: tunnel.Observer{
-			Paced: d.metrics.Tunnels.Paced,
-			Attempted: func(outcome tunnel.Outcome, took time.Duration) {
-				d.metrics.Tunnels.Attempted(metrics.TunnelOutcome(outcome), took)
-			},
-			ProbeFailed: d.metrics.Tunnels.ProbeFailed,
-			Lost:        d.metrics.Tunnels.Lost,
-		},
-		Logger: d.log,
-	}
+	o := d.poolOptions()
 	listen := func(ctx context.Context, id, addr, url string) (*tunnel.Server, error) {
 		return tunnel.Listen(ctx, tunnel.ServerOptions{ID: id, Addr: addr, URL: url, Handler: handler, Logger: d.log})
 	}
@@ -113,6 +93,31 @@ func (d *daemon) wirePool(ctx context.Context, handler func(nonce string) http.H
 	}
 	d.teardown.add("servers", d.stopServing)
 	return nil
+}
+
+// poolOptions are those that do not depend on how servers are reached.
+func (d *daemon) poolOptions() tunnel.PoolOptions {
+	return tunnel.PoolOptions{
+		Driver:        d.driver,
+		Name:          d.cfg.Tunnel,
+		Multiplex:     d.cfg.Multiplex,
+		Min:           cmp.Or(d.cfg.PoolMin, off),
+		Max:           d.cfg.PoolMax,
+		Idle:          d.cfg.PoolIdle,
+		ProbeInterval: d.cfg.ProbeInterval,
+		ProbeTimeout:  d.cfg.ProbeTimeout,
+		EndpointGrace: d.cfg.EndpointGrace,
+		Lost:          d.endpointLost,
+		Observer: tunnel.Observer{
+			Paced: d.metrics.Tunnels.Paced,
+			Attempted: func(outcome tunnel.Outcome, took time.Duration) {
+				d.metrics.Tunnels.Attempted(metrics.TunnelOutcome(outcome), took)
+			},
+			ProbeFailed: d.metrics.Tunnels.ProbeFailed,
+			Lost:        d.metrics.Tunnels.Lost,
+		},
+		Logger: d.log,
+	}
 }
 
 func closeServers(ctx context.Context, servers []*tunnel.Server) {
