@@ -243,6 +243,7 @@ func TestEndedSessionBreaksItsMessagesStreamOff(t *testing.T) {
 		r := s.register(registry.Spec{})
 		l := r.openMessages("anthropic-hang")
 		first := l.event()
+		synctest.Wait() // until all that comes has come
 		if _, err := s.registry.End(s.t.Context(), r.session.ID(), registry.EndOptions{}); err != nil {
 			s.t.Fatal(err)
 		}

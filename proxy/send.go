@@ -43,11 +43,15 @@ func (c *call) send(settings *registry.Settings) error {
 			}
 			c.request.Forget()
 			c.conversation.Forget()
-			if !again && c.written.Load() { // or it may still be on its way for the first time
-				c.memory.recycle()
+			c.resendable.Store(false)
+			if c.written.Load() { // or it is still on its way
+				c.letGo()
 			}
 			return nil
 		}
+		// It may still be on its way for the first time: nothing is written over it.
+		c.memory = bodyMemory{}
+		c.request.Own(nil, 0)
 		refused = refused.With(named)
 		c.request.Object = asSent
 	}
@@ -141,7 +145,15 @@ func (c *call) Dispatching() {
 func (c *call) Written() {
 	c.written.Store(true)
 	if !c.resendable.Load() {
+		c.letGo()
+	}
+}
+
+// letGo gives back what the request's body took: nobody will read it again.
+func (c *call) letGo() {
+	if !c.gone.Swap(true) {
 		c.held.release()
+		c.memory.recycle()
 	}
 }
 
