@@ -47,7 +47,7 @@ func launch(ctx context.Context, prepare func(dir string, port int) ([]string, e
 		return nil, err
 	}
 	p := &process{running: running, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), pid: running.PID()}
-	err = rig.Await(ctx, launchFor, p.accepts)
+	err = running.Await(ctx, launchFor, p.accepts)
 	if err == nil {
 		return p, nil
 	}

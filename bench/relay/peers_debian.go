@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"github.com/muxproxy/muxproxy/bench/rig"
 )
 
 // nginxConfig relays JSON buffered, as it does best, and streams unbuffered,
@@ -36,7 +34,7 @@ func startNginx(ctx context.Context, upstream string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := rig.Await(ctx, launchFor, p.onlyChild); err != nil {
+	if err := p.running.Await(ctx, launchFor, p.onlyChild); err != nil {
 		return nil, errors.Join(err, p.stop())
 	}
 	return p, nil

@@ -49,8 +49,11 @@ func (b *bench) targets() []target {
 
 // A process is a running target. A direct call has none.
 type process struct {
-	running interface{ Stop() error }
-	daemon  *rig.Daemon // nil for targets other than muxproxy
+	running interface { // a *rig.Process or *rig.Daemon
+		Await(ctx context.Context, limit time.Duration, try func(context.Context) error) error
+		Stop() error
+	}
+	daemon *rig.Daemon // nil for targets other than muxproxy
 
 	addr    string // host:port of the data plane
 	metrics string // URL of Go's memory statistics, "" has none

@@ -55,7 +55,7 @@ func StartDaemon(ctx context.Context, p Program) (_ *Daemon, err error) {
 		return nil, err
 	}
 	d := &Daemon{Process: process, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: batch}}}
-	if err := Await(ctx, startFor, func(ctx context.Context) error { return d.ready(ctx, ready) }); err != nil {
+	if err := d.Await(ctx, startFor, func(ctx context.Context) error { return d.ready(ctx, ready) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("start muxproxy: %w", err), d.Stop())
 	}
 	return d, nil

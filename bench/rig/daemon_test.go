@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,8 +41,8 @@ func TestDaemonRegistersAndEndsMoreSessionsThanItTakesAtOnce(t *testing.T) {
 	if err := d.Stop(); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(d.Dir); !os.IsNotExist(err) {
-		t.Errorf("its folder: got %v; want it gone", err)
+	if !gone(d.Dir) {
+		t.Error("its folder is still there")
 	}
 }
 
@@ -62,14 +63,26 @@ func TestKilledDaemonIsStartedAgainInItsFolder(t *testing.T) {
 }
 
 func TestDaemonThatDoesNotGetReadyLeavesNothing(t *testing.T) {
-	dir := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := rig.StartDaemon(ctx, rig.Program{Args: []string{"sleep", "1000"}, Dir: dir, StopFor: time.Second})
-	if err == nil {
-		t.Fatal("it is ready")
-	}
-	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("its folder: got %v; want it gone", err)
+	for name, c := range map[string]struct {
+		args  []string
+		limit time.Duration
+		want  string
+	}{
+		"hangs": {[]string{"sleep", "1000"}, 50 * time.Millisecond, "not ready in time"},
+		"ends":  {[]string{"sh", "-c", "exit 3"}, time.Minute, "it has ended: exit status 3"},
+	} {
+		dir := t.TempDir()
+		ctx, cancel := context.WithTimeout(t.Context(), c.limit)
+		defer cancel()
+		_, err := rig.StartDaemon(ctx, rig.Program{Args: c.args, Dir: dir, StopFor: time.Second})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v; want %q", name, err, c.want)
+		}
+		if ctx.Err() != nil && name == "ends" {
+			t.Error("its end was noticed late")
+		}
+		if !gone(dir) {
+			t.Errorf("%s: its folder is still there", name)
+		}
 	}
 }

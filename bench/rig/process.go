@@ -36,6 +36,9 @@ type Process struct {
 
 	command *exec.Cmd
 	stopFor time.Duration
+	killed  bool
+	ended   chan struct{}
+	err     error // of its end, read after ended
 }
 
 // Start starts a program.
@@ -52,14 +55,23 @@ func Start(ctx context.Context, p Program) (*Process, error) {
 	if err := command.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", p.Args[0], err), os.RemoveAll(p.Dir))
 	}
-	return &Process{Dir: p.Dir, command: command, stopFor: p.StopFor}, nil
+	started := &Process{Dir: p.Dir, command: command, stopFor: p.StopFor, ended: make(chan struct{})}
+	go func() {
+		started.err = command.Wait()
+		close(started.ended)
+	}()
+	return started, nil
 }
 
-// awaitPoll is how often [Await] tries.
+// PID is its number.
+func (p *Process) PID() int { return p.command.Process.Pid }
+
+// awaitPoll is how often [Process.Await] tries.
 const awaitPoll = 5 * time.Millisecond
 
-// Await tries until there is no error, for so long.
-func Await(ctx context.Context, limit time.Duration, try func(ctx context.Context) error) error {
+// Await tries until there is no error, for so long and as long as the process
+// runs.
+func (p *Process) Await(ctx context.Context, limit time.Duration, try func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(awaitPoll)
@@ -71,32 +83,34 @@ func Await(ctx context.Context, limit time.Duration, try func(ctx context.Contex
 		}
 		select {
 		case <-tick.C:
+		case <-p.ended:
+			return fmt.Errorf("it has ended: %w", errors.Join(p.err, err))
 		case <-ctx.Done():
 			return fmt.Errorf("not ready in time: %w", err)
 		}
 	}
 }
 
-// PID is its number.
-func (p *Process) PID() int { return p.command.Process.Pid }
-
 // Kill ends it as nothing can be prepared for. Its folder stays.
 func (p *Process) Kill() error {
 	if err := p.command.Process.Kill(); err != nil {
 		return err
 	}
-	_ = p.command.Wait() // it was killed
+	<-p.ended
+	p.killed = true
 	return nil
 }
 
-// Stop ends it as a supervisor does, waits for it, and removes its folder. That
-// it ended in any other way than by itself and well is an *exec.ExitError.
+// Stop ends it as a supervisor does, unless it was killed, waits for it, and
+// removes its folder. That it ended in any other way than when it was told to
+// and well is an error.
 func (p *Process) Stop() error {
-	if p.command.ProcessState != nil {
+	if p.killed {
 		return os.RemoveAll(p.Dir)
 	}
 	err := p.command.Process.Signal(os.Interrupt)
 	late := time.AfterFunc(p.stopFor, func() { _ = p.command.Process.Kill() })
 	defer late.Stop()
-	return errors.Join(err, p.command.Wait(), os.RemoveAll(p.Dir))
+	<-p.ended
+	return errors.Join(err, p.err, os.RemoveAll(p.Dir))
 }
