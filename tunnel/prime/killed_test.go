@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/muxproxy/muxproxy/bench/controlplane"
 	"github.com/muxproxy/muxproxy/tunnel"
@@ -119,4 +121,28 @@ func TestTheNextProcessDeletesWhatAKilledOneLeft(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
 		t.Errorf("ledger still has %v, %v", entries, err)
 	}
+}
+
+func TestWhatIsFoundLockedAtFirstIsDeletedAfterTheNextLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		dead := newBench(t, controlplane.Options{}, dir)
+		left, _ := dead.open(t)
+		next := newBenchBefore(t, dead.plane, dir)
+		stop := next.run(t.Context())
+		synctest.Wait()
+		if live := dead.plane.Live(); live != 1 {
+			t.Errorf("got %d tunnels; want that of a living process left alone", live)
+		}
+		if err := dead.record.Close(); err != nil { // as it is when the process is killed
+			t.Error(err)
+		}
+		time.Sleep(ledger.LookAgain + 2*time.Second)
+		synctest.Wait()
+		if live := dead.plane.Live(); live != 0 || next.Left() != 0 {
+			t.Errorf("got %d tunnels, %d to be deleted; want none", live, next.Left())
+		}
+		stop()
+		_ = left.Close(t.Context()) // of which nothing is there any more
+	})
 }

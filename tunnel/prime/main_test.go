@@ -79,8 +79,9 @@ func (l *link) Close(context.Context) error {
 // bench is a driver before a control plane, with links in the place of frp.
 type bench struct {
 	*prime.Driver
-	plane *controlplane.ControlPlane
-	links map[string]*link
+	plane  *controlplane.ControlPlane
+	record *ledger.Ledger
+	links  map[string]*link
 
 	mu     sync.Mutex
 	logins int
@@ -104,7 +105,7 @@ func newBenchBefore(t *testing.T, plane *controlplane.ControlPlane, dir string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{Driver: driver, plane: plane, links: make(map[string]*link)}
+	b := &bench{Driver: driver, plane: plane, record: record, links: make(map[string]*link)}
 	driver.Connect(b.login)
 	return b
 }
