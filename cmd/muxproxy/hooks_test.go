@@ -55,8 +55,6 @@ func TestSessionShowsWhichOfItsURLsFails(t *testing.T) {
 		switch a := answer.Load().(string); a {
 		case "status":
 			http.Error(w, "the judge's own sk-private", http.StatusInternalServerError)
-		case "garbage":
-			_, _ = io.WriteString(w, `{"stop":`+strings.Repeat("9", 100_000)+`}`)
 		default:
 			_, _ = io.WriteString(w, a)
 		}
@@ -75,7 +73,8 @@ func TestSessionShowsWhichOfItsURLsFails(t *testing.T) {
 		want   string // of the judge's last_error; "" is none
 	}{
 		{"status", http.StatusOK, "it answered with status 500"},
-		{"garbage", http.StatusBadGateway, "its answer: "},
+		{`{"stop":"true"}`, http.StatusBadGateway, `its answer has a "stop" of type string`},
+		{"<html>", http.StatusBadGateway, "its answer: invalid character"},
 		{`{"done":true}`, http.StatusBadGateway, `its answer has no "stop"`},
 		{`{"stop":false}`, http.StatusOK, ""},
 		{"status", http.StatusOK, "it answered with status 500"},

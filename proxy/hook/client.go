@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -126,10 +127,23 @@ func (c *Client) post(ctx context.Context, url string, question, answer any) err
 	case len(raw) > maxAnswer:
 		return fmt.Errorf("its answer is over %d bytes", maxAnswer)
 	}
-	if err := json.Unmarshal(raw, answer); err != nil {
+	err = json.Unmarshal(raw, answer)
+	if shape, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return misshapen(shape)
+	}
+	if err != nil {
 		return fmt.Errorf("its answer: %w", err)
 	}
 	return nil
+}
+
+// misshapen says in the words of JSON what encoding/json says in those of Go.
+func misshapen(err *json.UnmarshalTypeError) error {
+	kind, _, _ := strings.Cut(err.Value, " ") // of a number the rest is the number
+	if err.Field == "" {
+		return fmt.Errorf("its answer is no object but of type %s", kind)
+	}
+	return fmt.Errorf("its answer has a %q of type %s", err.Field, kind)
 }
 
 // withoutAddress is what net/http's client says, without the URL and the addresses

@@ -109,6 +109,29 @@ func TestHookThatFailsIsAnErrorThatNamesItAndNotItsAddress(t *testing.T) {
 	}
 }
 
+func TestAnswerOfAnotherShapeIsToldInTheWordsOfJSON(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"stop":"true"}`:     `its answer has a "stop" of type string`,
+		`{"stop":12345}`:      `its answer has a "stop" of type number`,
+		`[true]`:              `its answer is no object but of type array`,
+		`{"messages":["hi"]}`: "",
+		`{"messages":"hi"}`:   `its answer has a "messages" of type string`,
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }))
+		c := hook.New(hook.Options{})
+		var answer struct {
+			Stop     *bool             `json:"stop"`
+			Messages []json.RawMessage `json:"messages"`
+		}
+		err := c.Post(t.Context(), "judge", server.URL, time.Minute, 1, &answer)
+		if got := errors.Unwrap(err); (want == "") != (got == nil) || got != nil && got.Error() != want {
+			t.Errorf("%s: got %v; want %s", text, got, want)
+		}
+		c.Close()
+		server.Close()
+	}
+}
+
 func TestHookThatCannotBeReachedIsAnErrorWithoutItsAddress(t *testing.T) {
 	reset := errors.New("connection reset by peer")
 	for want, dial := range map[string]func(context.Context, string, string) (net.Conn, error){
