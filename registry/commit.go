@@ -133,8 +133,6 @@ func (s *Session) count(turn *Turn) {
 		s.usage.BilledInputTokens += u.InputTokens
 		turn.contextTokens = u.InputTokens + u.OutputTokens
 		s.lastContext = turn.contextTokens
-	} else {
-		s.uncounted++
 	}
 	s.modelTime += turn.Duration
 	s.versions.add(turn.WeightVersion.Start)

@@ -51,7 +51,6 @@ type Session struct {
 	lineage     lineage
 	failures    failureLog
 	usage       TotalUsage
-	uncounted   int   // turns without a usage
 	lastContext int64 // tokens of the newest turn's prompt and completion
 	modelTime   time.Duration
 	versions    VersionRange
@@ -129,13 +128,6 @@ func (s *Session) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state
-}
-
-// Uncounted returns how many turns are in no count of tokens, because the upstream said nothing of their usage.
-func (s *Session) Uncounted() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.uncounted
 }
 
 // Spec returns a copy of what the session was registered with and updated to. It has no secret.

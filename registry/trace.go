@@ -60,6 +60,18 @@ func (s *Session) Turn(index int) (*Turn, error) {
 	return trace.Turns[index], nil
 }
 
+// Count returns how many turns of a live session are as said. It looks at each, and as must not call the session.
+func (s *Session) Count(as func(*Turn) bool) (turns int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, turn := range s.turns {
+		if as(turn) {
+			turns++
+		}
+	}
+	return turns
+}
+
 // Attempts returns the turns and the failed calls of that digest, oldest first, which began before a moment and had not ended by
 // another. It is for the retries of calls that are known from the trace alone.
 func (s *Session) Attempts(digest [32]byte, endedSince, begunBefore time.Time) (turns []*Turn, failures []*FailedCall) {

@@ -56,7 +56,7 @@ type registered struct {
 	Env       environment    `json:"env" doc:"What to put into the harness's environment."`
 	CreatedAt time.Time      `json:"created_at"`
 	ExpiresAt *time.Time     `json:"expires_at" doc:"When the lease runs out if nothing renews it."`
-	Warnings  []string       `json:"warnings" nullable:"false" doc:"Settings that have no effect as the session's upstream is now, and why: token ids that are captured of an upstream of style openai, say."`
+	Warnings  []string       `json:"warnings" nullable:"false" doc:"Settings that have no effect as the session's upstream is now or as its harness calls, and why: token ids that are captured of an upstream of style openai, say."`
 }
 
 // environment holds the variables that OpenAI and Anthropic clients read.

@@ -11,7 +11,7 @@ import (
 type session struct {
 	Summary
 	Settings
-	Warnings []string `json:"warnings" nullable:"false" doc:"Settings that have no effect as the session's upstream is now, and why: token ids that are captured of an upstream of style openai, say."`
+	Warnings []string `json:"warnings" nullable:"false" doc:"Settings that have no effect as the session's upstream is now or as its harness calls, and why: token ids that are captured of an upstream of style openai, say."`
 }
 
 // Settings are the rules a session runs under, as they are given out: those it

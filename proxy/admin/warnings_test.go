@@ -100,6 +100,42 @@ func TestTokenLimitThatCountsNothingIsWarnedOf(t *testing.T) {
 	wantWarnings(t, "free", h.want(http.StatusOK, http.MethodGet, "/sessions/free", nil))
 }
 
+// The format of a harness is known once it has called.
+func TestTurnsThatASettingDoesNotReachAreWarnedOf(t *testing.T) {
+	h := newHarness(t)
+	h.putUpstream("default", value{"style": "sglang"})
+	h.register(value{"id": "a", "capture": value{"token_ids": true, "logprobs": true}})
+	h.register(value{"id": "u", "user": value{"url": "http://localhost:9100/user"}})
+	h.register(value{"id": "bare"})
+	for _, turn := range []struct {
+		dialect string
+		stream  bool
+		a, u    []string
+	}{
+		{"chat", false, nil, nil},
+		{"completions", true, nil, []string{"user"}},
+		{"chat", true, []string{"capture.token_ids"}, []string{"user"}},
+		{"messages", false, []string{"capture.token_ids", "capture.logprobs"}, []string{"user"}},
+	} {
+		for id, fields := range map[string][]string{"a": turn.a, "u": turn.u, "bare": nil} {
+			s, err := h.registry.Get(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			call, err := s.Admit(t.Context(), registry.CallInfo{Dialect: turn.dialect})
+			if err != nil {
+				t.Fatal(err)
+			}
+			call.Record(registry.Request{Body: []byte(`{"messages":[]}`)})
+			if _, err := call.Commit(registry.Response{Status: http.StatusOK, Body: []byte(`{}`), Stream: turn.stream}); err != nil {
+				t.Fatal(err)
+			}
+			call.Close()
+			wantWarnings(t, id+" after "+turn.dialect, h.want(http.StatusOK, http.MethodGet, "/sessions/"+id, nil), fields...)
+		}
+	}
+}
+
 func TestUpstreamThatIsNotThereIsWarnedOf(t *testing.T) {
 	h := newHarness(t)
 	wantWarnings(t, "before it is", h.register(value{"id": "a"}), "upstream")
