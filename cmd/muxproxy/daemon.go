@@ -162,6 +162,7 @@ func (d *daemon) wireAdmin(scrape http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("wire admin API: %w", err)
 	}
+	api.LogWarnings(d.registry.Select(nil)) // of those that were restored
 	d.admin.serve(api.Handler())
 	return nil
 }

@@ -51,6 +51,33 @@ func TestASecondDaemonOnTheSameStateDirRefusesToStart(t *testing.T) {
 	startDaemon(t, env).stop(t)
 }
 
+// An upstream that was put over the admin API is gone after a restart, and its
+// sessions are not: who starts the daemon has to know.
+func TestStartNamesTheUpstreamsThatSessionsMiss(t *testing.T) {
+	t.Parallel()
+	env := durable(t, t.TempDir())
+	d := startDaemon(t, env)
+	eu := `{"replicas":[{"url":"` + env["MUXPROXY_UPSTREAM_URL"] + `"}]}`
+	if status, body := d.do(t, http.MethodPut, "/upstreams/eu", eu); status != http.StatusOK {
+		t.Fatalf("PUT: got %d %s", status, body)
+	}
+	d.register(t, `{"id":"a"}`)
+	s := d.register(t, `{"id":"b","upstream":"eu"}`)
+	d.register(t, `{"id":"c","upstream":"eu"}`)
+	if status, body := d.do(t, http.MethodDelete, "/sessions/c", ""); status != http.StatusOK {
+		t.Fatalf("DELETE: got %d %s", status, body)
+	}
+	d.stop(t)
+	d = startDaemon(t, env)
+	if log := d.Log(); strings.Count(log, `"warning"`) != 1 || !strings.Contains(log, `"session":"b","sessions":1,"warning":"upstream: there is no upstream eu; calls fail until there is"`) {
+		t.Errorf("got\n%s\nwant a warning of session b's upstream", log)
+	}
+	d.do(t, http.MethodPut, "/upstreams/eu", eu)
+	if status, answer := s.answer(t, jsonCall); status != http.StatusOK {
+		t.Errorf("got %d %s; want 200 once the upstream is there again", status, answer)
+	}
+}
+
 func TestNoSecretIsOnDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -50,7 +50,7 @@ func (a *API) registering(
 			a.writeError(hctx, err)
 			return
 		}
-		a.logWarnings(all)
+		a.LogWarnings(created(all))
 		if err := deliver(ctx, w, registeredStatus(all), show(all)); err != nil {
 			a.undo(all)
 			a.opts.Logger.Debug().Err(err).Int("sessions", len(all)).Msg("registration undone")
@@ -236,21 +236,26 @@ func (a *API) release(all []*registration) {
 
 // undo takes back the sessions that this request made.
 func (a *API) undo(all []*registration) {
-	for _, r := range all {
-		if r.got.Created {
-			a.opts.Registry.Discard(r.spec.ID)
-		}
+	for _, s := range created(all) {
+		a.opts.Registry.Discard(s.ID())
 	}
 	a.release(all)
+}
+
+func created(all []*registration) (sessions []*registry.Session) {
+	for _, r := range all {
+		if r.got.Created {
+			sessions = append(sessions, r.got.Session)
+		}
+	}
+	return sessions
 }
 
 // registeredStatus is 201 when something was made. When nothing was, all of it
 // is there already.
 func registeredStatus(all []*registration) int {
-	for _, r := range all {
-		if r.got.Created {
-			return http.StatusCreated
-		}
+	if len(created(all)) > 0 {
+		return http.StatusCreated
 	}
 	return http.StatusOK
 }

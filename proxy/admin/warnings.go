@@ -104,20 +104,15 @@ func ofChoices(t *registry.Turn) bool {
 
 func ofChat(t *registry.Turn) bool { return t.Dialect == dialect.Chat{}.Name() }
 
-// logWarnings logs each warning of the sessions that were registered, once for all
-// of them.
-func (a *API) logWarnings(all []*registration) {
-	sessions := make(map[string][]string)
-	for _, r := range all {
-		if !r.got.Created {
-			continue
-		}
-		for _, warning := range a.warnings(r.got.Session) {
-			sessions[warning] = append(sessions[warning], r.spec.ID)
+// LogWarnings logs each warning of these sessions once for all of them.
+func (a *API) LogWarnings(sessions []*registry.Session) {
+	ids := make(map[string][]string)
+	for _, s := range sessions {
+		for _, warning := range a.warnings(s) {
+			ids[warning] = append(ids[warning], s.ID())
 		}
 	}
-	for _, warning := range slices.Sorted(maps.Keys(sessions)) {
-		ids := sessions[warning]
-		a.opts.Logger.Warn().Str("session", ids[0]).Int("sessions", len(ids)).Str("warning", warning).Msg("session registered, with a warning")
+	for _, warning := range slices.Sorted(maps.Keys(ids)) {
+		a.opts.Logger.Warn().Str("session", ids[warning][0]).Int("sessions", len(ids[warning])).Str("warning", warning).Msg("sessions with a warning")
 	}
 }
