@@ -68,8 +68,10 @@ func TestCheckSaysThatAStateDirectoryIsNotUsedInMemory(t *testing.T) {
 
 func TestCheckShowsWhatIsComputed(t *testing.T) {
 	report := checked(t, "LISTEN=127.0.0.1:0")
-	if got := shown(t, report, "MAX_TRACE_BYTES"); !regexp.MustCompile(`^[0-9.]+[MG]iB \(computed\)$`).MatchString(got) {
-		t.Errorf("MAX_TRACE_BYTES: got %q; want a size that is computed", got)
+	for _, name := range []string{"MAX_TRACE_BYTES", "MAX_INFLIGHT_BYTES"} {
+		if got := shown(t, report, name); !regexp.MustCompile(`^[0-9.]+[MG]iB \(computed\)$`).MatchString(got) {
+			t.Errorf("%s: got %q; want a size that is computed", name, got)
+		}
 	}
 	for name, want := range map[string]string{"STATE_DIR": "-", "DURABILITY": "memory (computed)", "TRACE_RETENTION": "1h (computed)"} {
 		if got := shown(t, report, name); got != want {

@@ -41,7 +41,7 @@ type Config struct {
 
 	MaxSessions       int           `env:"MAX_SESSIONS" envDefault:"0" accepts:"a whole number, 0 is no cap" zero:"no cap"`
 	MaxInflight       int           `env:"MAX_INFLIGHT" envDefault:"0" accepts:"a whole number, 0 is no cap" zero:"no cap"`
-	MaxInflightBytes  ByteSize      `env:"MAX_INFLIGHT_BYTES" envDefault:"2GiB" accepts:"a size such as 512MiB, 0 is no cap" zero:"no cap"`
+	MaxInflightBytes  *ByteSize     `env:"MAX_INFLIGHT_BYTES" accepts:"a size such as 512MiB, 0 is no cap" zero:"no cap"`
 	RequestsPerSecond float64       `env:"REQUESTS_PER_SECOND" envDefault:"0" accepts:"a number, 0 is no cap" zero:"no cap"`
 	AdmitTimeout      time.Duration `env:"ADMIT_TIMEOUT" envDefault:"60s" accepts:"a duration such as 60s"`
 	MaxBodyBytes      ByteSize      `env:"MAX_BODY_BYTES" envDefault:"256MiB" accepts:"a size such as 256MiB"`
@@ -113,7 +113,10 @@ func loadConfig(environ []string) (Config, error) {
 	p.checkAdminToken(cfg)
 	cfg.Upstreams = p.upstreams(cfg)
 	if cfg.MaxTraceBytes == nil {
-		cfg.MaxTraceBytes = new(defaultTraceBytes())
+		cfg.MaxTraceBytes = new(quarterOfMemory())
+	}
+	if cfg.MaxInflightBytes == nil {
+		cfg.MaxInflightBytes = new(min(2<<30, quarterOfMemory()))
 	}
 	p.checkDriver(cfg)
 	cfg.Ineffective = ineffective(vars, cfg.Tunnel)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -38,11 +39,11 @@ func TestAnEmptyEnvironmentAndEmptyVariablesGiveTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	empty, err := main.LoadConfig([]string{"MUXPROXY_LISTEN=", "MUXPROXY_LEASE=", "MUXPROXY_UPSTREAM_URL=", "MUXPROXY_UPSTREAM_API_KEY=", "MUXPROXY_MAX_TRACE_BYTES="})
+	empty, err := main.LoadConfig([]string{"MUXPROXY_LISTEN=", "MUXPROXY_LEASE=", "MUXPROXY_UPSTREAM_URL=", "MUXPROXY_UPSTREAM_API_KEY=", "MUXPROXY_MAX_TRACE_BYTES=", "MUXPROXY_MAX_INFLIGHT_BYTES="})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bare.Listen != empty.Listen || bare.Lease != empty.Lease || len(empty.Upstreams) != 0 || *bare.MaxTraceBytes != *empty.MaxTraceBytes {
+	if bare.Listen != empty.Listen || bare.Lease != empty.Lease || len(empty.Upstreams) != 0 || *bare.MaxTraceBytes != *empty.MaxTraceBytes || *bare.MaxInflightBytes != *empty.MaxInflightBytes {
 		t.Errorf("got %+v; want %+v", empty, bare)
 	}
 }
@@ -68,7 +69,7 @@ func TestValuesAreReadInTheirDocumentedForms(t *testing.T) {
 	if len(u.Replicas) != 2 || u.Replicas[1].URL != "http://10.0.0.2:8000/api" || u.Headers["X-List"] != "a,b" || u.Style != "vllm" || u.Usage != "never" {
 		t.Errorf("upstream: got %+v", u)
 	}
-	if cfg.MaxInflightBytes != 512<<20 || cfg.MaxBodyBytes != 1000 || *cfg.MaxTraceBytes != 0 || cfg.RequestsPerSecond != 0.5 || cfg.Keepalive != 0 {
+	if *cfg.MaxInflightBytes != 512<<20 || cfg.MaxBodyBytes != 1000 || *cfg.MaxTraceBytes != 0 || cfg.RequestsPerSecond != 0.5 || cfg.Keepalive != 0 {
 		t.Errorf("numbers: got %+v", cfg)
 	}
 	if cfg.AdvertiseURL != "https://mux.example.net" {
@@ -265,6 +266,48 @@ func TestMemoryLimitIsGosThenTheControlGroupsThenTheMachines(t *testing.T) {
 				t.Errorf("got %d; want %d", got, test.want)
 			}
 		})
+	}
+}
+
+func TestTracesAndBodiesMayTakeAPartOfLittleMemory(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	for limit, want := range map[int64][2]main.ByteSize{1 << 30: {256 << 20, 256 << 20}, 64 << 30: {16 << 30, 2 << 30}} {
+		debug.SetMemoryLimit(limit)
+		cfg, err := main.LoadConfig(nil)
+		if err != nil || *cfg.MaxTraceBytes != want[0] || *cfg.MaxInflightBytes != want[1] {
+			t.Errorf("of %d: got %v, %d and %d; want %d", limit, err, *cfg.MaxTraceBytes, *cfg.MaxInflightBytes, want)
+		}
+	}
+}
+
+func TestCollectorHeedsTheControlGroupUnlessToldWhatToHeed(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64))
+	group := func(limit string) fstest.MapFS {
+		return fstest.MapFS{
+			"proc/meminfo": {Data: []byte("MemTotal:       8388608 kB\n")}, "proc/self/cgroup": {Data: []byte("0::/\n")},
+			"sys/fs/cgroup/memory.max": {Data: []byte(limit)},
+		}
+	}
+	for _, test := range []struct {
+		name    string
+		root    fstest.MapFS
+		environ []string
+		want    int64
+	}{
+		{"a limit", group("1000000000"), nil, 900000000},
+		{"no limit", group("max"), nil, math.MaxInt64},
+		{"no control group", fstest.MapFS{}, nil, math.MaxInt64},
+		{"a limit over all that there is", group("17179869184"), nil, math.MaxInt64},
+		{"GOMEMLIMIT=off", group("1000000000"), []string{"GOMEMLIMIT=off"}, math.MaxInt64},
+	} {
+		undo := main.HeedControlGroup(test.root, test.environ)
+		if got := debug.SetMemoryLimit(-1); got != test.want {
+			t.Errorf("%s: the limit is %d; want %d", test.name, got, test.want)
+		}
+		undo()
+		if got := debug.SetMemoryLimit(-1); got != math.MaxInt64 {
+			t.Errorf("%s: the limit is %d afterwards", test.name, got)
+		}
 	}
 }
 

@@ -4,11 +4,12 @@ import "context"
 
 // What the tests call in process.
 var (
-	Run         = run
-	LoadConfig  = loadConfig
-	MemoryLimit = memoryLimit
-	NewLogger   = newLogger
-	Console     = console
+	Run              = run
+	LoadConfig       = loadConfig
+	MemoryLimit      = memoryLimit
+	HeedControlGroup = heedControlGroup
+	NewLogger        = newLogger
+	Console          = console
 )
 
 // Variable is one row of the documented configuration.

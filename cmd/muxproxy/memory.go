@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,9 +16,24 @@ import (
 // fallbackMemory is taken for the memory limit where nothing tells it.
 const fallbackMemory = 4 << 30
 
-// defaultTraceBytes is a quarter of the memory that the process may use.
-func defaultTraceBytes() ByteSize {
+// quarterOfMemory is what each of traces and request bodies may take where nothing is
+// said: of the memory that the process may use.
+func quarterOfMemory() ByteSize {
 	return ByteSize(memoryLimit(os.DirFS("/"), debug.SetMemoryLimit(-1)) / 4)
+}
+
+// heedControlGroup makes the collector keep the process within the limit of its
+// control group, under root, unless GOMEMLIMIT says what to keep to. The runtime does
+// not know that limit, and the kernel kills who goes beyond it: for garbage, too. A
+// tenth is left for what is not Go's, such as the buffers of sockets.
+func heedControlGroup(root fs.FS, environ []string) (undo func()) {
+	limit := cgroupLimit(root)
+	set := slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") })
+	if total := meminfoTotal(root); set || limit == math.MaxInt64 || total > 0 && limit >= total {
+		return func() {}
+	}
+	before := debug.SetMemoryLimit(limit / 10 * 9)
+	return func() { debug.SetMemoryLimit(before) }
 }
 
 // ballast is memory that is never touched, so that it takes addresses alone. The

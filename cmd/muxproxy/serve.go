@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"flag"
+	"os"
 	"runtime"
 )
 
@@ -16,6 +17,7 @@ func serve(ctx context.Context, p process, flags *flag.FlagSet, args []string) e
 	if err != nil {
 		return err
 	}
+	defer heedControlGroup(os.DirFS("/"), p.environ)()
 	log := newLogger(cfg, p.stderr)
 	d, err := newDaemon(ctx, cfg, log)
 	if err != nil {

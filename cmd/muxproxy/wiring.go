@@ -40,7 +40,7 @@ func (c Config) proxy(r *registry.Registry, u *upstream.Set, h *hook.Client, m *
 		Metrics:          m,
 		Logger:           log,
 		MaxBodyBytes:     int64(c.MaxBodyBytes),
-		MaxInflightBytes: cmp.Or(int64(c.MaxInflightBytes), off),
+		MaxInflightBytes: cmp.Or(int64(*c.MaxInflightBytes), off),
 		AdmitTimeout:     c.AdmitTimeout,
 		Keepalive:        cmp.Or(c.Keepalive, off*time.Second),
 		FirstByteTimeout: c.FirstByteTimeout,
