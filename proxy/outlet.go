@@ -15,9 +15,8 @@ import (
 // unless that has gone before the answer began. Then the answer is kept for the
 // retry that takes the call over, and the call writes on as if to its client.
 type outlet struct {
-	call    *call
-	client  http.ResponseWriter
-	control http.ResponseController // of client
+	call   *call
+	client http.ResponseWriter
 
 	holders  int           // see attempts.let; attempts.mu guards these four
 	reserved int64         // bytes
@@ -117,7 +116,7 @@ func (o *outlet) makeRoom() {
 // FlushError is found by http.ResponseController.
 func (o *outlet) FlushError() error {
 	if o.direct.Load() {
-		return o.control.Flush()
+		return http.NewResponseController(o.client).Flush()
 	}
 	return nil
 }

@@ -59,9 +59,10 @@ type exchange struct {
 	firstEvent                           time.Duration
 	turn                                 *registry.Turn
 
-	replay metrics.Replay // what became of a retry; "" is that it was none
-	claim  claim          // of the attempt that the request is itself, if it is one
-	outlet *outlet        // the writer of a call that may be retried
+	replay  metrics.Replay // what became of a retry; "" is that it was none
+	claim   claim          // of the attempt that the request is itself, if it is one
+	outlet  *outlet        // the writer of a call that may be retried, else nil
+	retried outlet         // what it points to
 }
 
 func newExchange(p *Proxy, w http.ResponseWriter, r *http.Request) *exchange {
@@ -94,7 +95,7 @@ func (x *exchange) begin(status int) {
 	x.boundRest()
 	x.writer.WriteHeader(status)
 	if o := x.outlet; o != nil && o.direct.Load() {
-		x.writer, x.control = o.client, o.control // as o does from here on
+		x.writer, x.control = o.client, *http.NewResponseController(o.client) // as o does from here on
 	}
 }
 

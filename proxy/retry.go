@@ -123,7 +123,8 @@ func (c *call) own(claimed claim, r retry) {
 		c.replay = metrics.ReplayNew
 	}
 	if o := &c.proxy.options; r.expected && o.RetryGrace > 0 && o.ReplayMaxBytes > 0 {
-		c.outlet = &outlet{call: c, client: c.writer, control: c.control, holders: 1}
+		c.outlet = &c.retried
+		c.outlet.call, c.outlet.client, c.outlet.holders = c, c.writer, 1
 		c.writer, c.control = c.outlet, *http.NewResponseController(c.outlet)
 	}
 	c.opened.Store(true)

@@ -66,13 +66,14 @@ func (s *Session) Admit(ctx context.Context, info CallInfo) (*Call, error) {
 	if c.ctx, c.cancel = ctx, info.Cancel; c.cancel == nil {
 		c.ctx, c.cancel = context.WithCancelCause(ctx)
 	}
-	if err := s.line(c); err != nil {
+	now := time.Now()
+	if err := s.line(c, now); err != nil {
 		c.cancel(err)
 		return nil, err
 	}
 	r.waiting.Add(1)
 	defer r.waiting.Add(-1)
-	if err := s.admit(c); err != nil {
+	if err := s.admit(c, now.Add(r.options.AdmitTimeout)); err != nil {
 		s.unline(c)
 		c.cancel(err)
 		return nil, err
@@ -81,10 +82,10 @@ func (s *Session) Admit(ctx context.Context, info CallInfo) (*Call, error) {
 }
 
 // line makes a call known to the session, which from then on can cancel it.
-func (s *Session) line(c *Call) error {
+func (s *Session) line(c *Call, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.refuse(time.Now()); err != nil {
+	if err := s.refuse(now); err != nil {
 		return err
 	}
 	s.calls[c] = struct{}{}
@@ -97,10 +98,10 @@ func (s *Session) unline(c *Call) {
 	delete(s.calls, c)
 }
 
-// admit takes a call through the gates. If it fails the call has left them again.
-func (s *Session) admit(c *Call) error {
+// admit takes a call through the gates until a moment. If it fails the call has left them again.
+func (s *Session) admit(c *Call, until time.Time) error {
 	r := s.registry
-	b := budget{until: time.Now().Add(r.options.AdmitTimeout)}
+	b := budget{until: until}
 	defer b.stop()
 	if err := s.gate.enter(c.ctx, &b); err != nil {
 		return busy(err, BusyMaxInflight, 0)

@@ -64,16 +64,18 @@ func (w *workspace) split(body []byte, spans []Part) {
 }
 
 // field returns the value of the field with this key, nil if there is none.
-func (r *record) field(key string) *part {
-	if r == nil {
-		return nil
-	}
-	for i := range r.fields {
-		if r.fields[i].key == key {
-			return r.fields[i].part
+func (r *record) field(key string) *part { return r.find(key).part }
+
+// find returns the field with this key, one without a part if there is none.
+func (r *record) find(key string) field {
+	if r != nil {
+		for i := range r.fields {
+			if r.fields[i].key == key {
+				return r.fields[i]
+			}
 		}
 	}
-	return nil
+	return field{key: key}
 }
 
 // size returns the length of the body.

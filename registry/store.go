@@ -69,8 +69,9 @@ func (s *store) addListed(body []byte, spans []Part, list List, known Known) *re
 	r, place := newRecord(len(w.contents), list)
 	cost := int64(recordOverhead + fieldOverhead*len(r.fields) + elementSize*len(list.Elements))
 	for i, c := range w.contents {
-		p, added := w.derive(place, base.field(c.key), w.prefixes[i], c.bytes)
-		r.fields[i] = field{key: c.key, at: c.at, part: p}
+		before := base.find(c.key)
+		p, added := w.derive(place, before.part, w.prefixes[i], c.bytes)
+		r.fields[i] = field{key: before.key, at: c.at, part: p} // the key is kept once
 		cost += added
 		if p == place {
 			place = nil
