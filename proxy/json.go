@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"net/http"
 
@@ -16,6 +17,9 @@ func (c *call) relayJSON() error {
 	body, err := c.readAnswer()
 	if err != nil {
 		return c.failed(err, body)
+	}
+	if cap(body)-len(body) > len(body)/4 {
+		body = bytes.Clone(body) // its length was not announced, and the trace keeps all of its memory
 	}
 	result, err := c.dialect.Response(body, c.conversation)
 	if err != nil {
