@@ -84,7 +84,7 @@ func TestBodyOfACallThatTakesNoneIsRefused(t *testing.T) {
 			t.Errorf("%s %s %s: got %v; want %s", c.method, c.path, c.body, got, c.want)
 		}
 	}
-	for _, body := range []string{"{}", " {} ", "\n"} {
+	for _, body := range []string{"{}", " {} ", "\n", "null"} {
 		h.want(http.StatusOK, http.MethodPost, "/sessions/a/heartbeat", body)
 	}
 	h.want(http.StatusOK, http.MethodDelete, "/sessions/a", "{}")

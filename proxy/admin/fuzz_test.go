@@ -17,7 +17,7 @@ func FuzzBodies(f *testing.F) {
 		`{"id":"a","limits":{"max_turns":1,"max_duration":"1m"},"lease":90}`, `{"labels":{"a":null},"metadata":{"a":{"b":null}}}`,
 		`{"sessions":[{},{"stop_conditions":[{"name":"a","text_regexp":"("}]}]}`, `{"template":{},"count":2,"atomic":false}`,
 		`{"ids":["a"]}`, `{"labels":{"a":"b"}}`, `{"lease":1e400}`, `{"lease":"9223372036s"}`, `{"a":1,"a":2}`, "\xff", `null`, `[[[`, `{"replicas":[{"url":"http://[::1"}]}`,
-		`{"weight_version":12345678901234567890}`,
+		`{"weight_version":12345678901234567890}`, `{"limits":{"max_turns":20.0},"lease_seconds":1e2}`,
 	} {
 		f.Add(body)
 	}
@@ -35,7 +35,7 @@ func FuzzBodies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		for _, call := range []string{
 			"POST /sessions", "POST /sessions/batch", "PATCH /sessions/there", "POST /sessions/heartbeat",
-			"POST /sessions/there/stop", "PUT /upstreams/u", "PUT /upstreams/u/weight_version", "POST /traces/query",
+			"POST /sessions/there/stop", "POST /sessions/there/heartbeat", "POST /sessions/there/rotate", "PUT /upstreams/u", "PUT /upstreams/u/weight_version", "POST /traces/query",
 		} {
 			method, path, _ := strings.Cut(call, " ")
 			r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))

@@ -16,7 +16,7 @@ const maxNoBody = 64 << 10
 
 // noBody refuses the body of a call that takes none, which would be without effect:
 // a lease that comes with a heartbeat, say, or purge in the body of a DELETE. An
-// empty object says nothing and passes.
+// empty object, or null, says nothing and passes.
 func noBody(hctx huma.Context, next func(huma.Context)) {
 	op := hctx.Operation()
 	r, w := humachi.Unwrap(hctx)
@@ -37,7 +37,7 @@ func noBody(hctx huma.Context, next func(huma.Context)) {
 }
 
 func notExpected(op *huma.Operation, text []byte) []FieldError {
-	if len(bytes.TrimSpace(text)) == 0 {
+	if len(bytes.TrimSpace(text)) == 0 || isNull(text) {
 		return nil
 	}
 	members, ok := object(text)
