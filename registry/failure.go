@@ -122,3 +122,6 @@ func (l *failureLog) kept() []*FailedCall {
 	kept = append(kept, l.last[l.next:]...)
 	return append(kept, l.last[:l.next]...)
 }
+
+// drop lets go of what is kept, and goes on knowing how many there were.
+func (l *failureLog) drop() { l.first, l.last, l.next = nil, nil, 0 }

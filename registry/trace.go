@@ -114,7 +114,7 @@ func (s *Session) unload() {
 		return
 	}
 	s.turns, s.lineage = nil, lineage{}
-	s.failures.first, s.failures.last = nil, nil
+	s.failures.drop()
 	s.unloaded = true
 	s.mu.Unlock()
 	s.store.drop()

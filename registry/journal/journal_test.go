@@ -190,6 +190,37 @@ func TestEndedTraceIsReadFromDiskAndItsMemoryIsFree(t *testing.T) {
 	}
 }
 
+func TestFailedCallsOfAnEndedSessionAreThoseOfTheLiveOne(t *testing.T) {
+	s := start(t, t.TempDir())
+	session, _ := s.register(t, registry.Spec{ID: "a"})
+	const failed = 250 // of which the first and the last hundred are kept
+	for i := range failed {
+		call := admit(t, session)
+		call.Fail(registry.Failure{Kind: registry.FailureUpstreamError, Message: fmt.Sprint(i), StartedAt: time.Now()})
+		call.Close()
+	}
+	live := traceOf(t, session)
+	if n := len(live.FailedCalls); n != 200 || live.FailedCalls[99].Error.Message != "99" || live.FailedCalls[100].Error.Message != "150" {
+		t.Fatalf("%d failed calls are kept", n)
+	}
+	s.end(t, "a")
+	for _, at := range []*stack{s, start(t, s.die(t))} {
+		session := at.session(t, "a")
+		trace := traceOf(t, session)
+		if len(trace.FailedCalls) != len(live.FailedCalls) || trace.FailedTotal != failed {
+			t.Fatalf("%d of %d failed calls are kept", len(trace.FailedCalls), trace.FailedTotal)
+		}
+		for i, f := range trace.FailedCalls {
+			if want := live.FailedCalls[i].Error; f.Error != want {
+				t.Errorf("failed call %d is %+v, was %+v", i, f.Error, want)
+			}
+		}
+		if _, failures := session.Attempts([32]byte{1}, time.Time{}, time.Now()); len(failures) > 0 {
+			t.Errorf("%d failed calls are still in memory", len(failures))
+		}
+	}
+}
+
 // wantFilled checks that no exported field was lost, also of those that are added one day.
 func wantFilled(t *testing.T, v any, except ...string) {
 	t.Helper()
