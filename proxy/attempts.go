@@ -222,9 +222,13 @@ func (t *attempts) supersede(key attemptKey) {
 // trace, when nothing else is known of a retry. A failed call that a later one
 // repeated is none of them.
 func (t *attempts) recall(session *registry.Session, r retry) {
+	now := t.now()
+	if now >= replayAge {
+		return // what an earlier process has answered is too old by now
+	}
 	key := attemptKey{session.Number(), r.digest}
 	t.mu.Lock()
-	t.unsettle(key, t.now())
+	t.unsettle(key, now)
 	known := t.newest[key] != nil
 	t.mu.Unlock()
 	if known {

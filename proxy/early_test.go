@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/muxproxy/muxproxy/bench/scripted"
@@ -209,6 +210,7 @@ func TestWhatIsPassedThroughIsAnsweredBeforeTheLimitOfItsTunnel(t *testing.T) {
 				if took := time.Since(began); took != 54*time.Second {
 					s.t.Errorf("%s: it took %s", path, took)
 				}
+				synctest.Wait()
 				if _, canceled := s.model.Last().Canceled(); !canceled {
 					s.t.Error("the upstream was not told")
 				}
