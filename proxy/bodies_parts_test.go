@@ -264,6 +264,15 @@ func TestBodiesThatWaitAreReadInOrder(t *testing.T) {
 		second()
 		calls.Wait()
 		wantUp(4)
+		held := hold(5000)
+		if got := s.proxy.BodyBytes(); got != 1000 {
+			s.t.Errorf("a body larger than all the room holds %d bytes", got)
+		}
+		held()
+		s.wantIdle()
+		if got := s.proxy.BodyBytes(); got != 0 {
+			s.t.Errorf("%d bytes are held by nothing", got)
+		}
 	}, func(s *settings) { s.proxy.MaxInflightBytes = 1000 })
 }
 

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -25,14 +26,10 @@ type bodyGate struct {
 
 	mu      sync.Mutex
 	free    int64
-	growing []*heldBytes // bodies that have a part
+	growing []*heldBytes // bodies that have a part, by what they may need besides
 	waiting []*heldBytes // those of them that wait for more, then those that have nothing; each in order
 	again   *time.Timer  // looks at waiting when the patience with a sender is over
-	demands []demand     // of safe
 }
-
-// demand is what a body has, and the most that it may need besides.
-type demand struct{ has, needs int64 }
 
 // newBodyGate makes one that is open.
 func newBodyGate(room int64, timeout time.Duration) *bodyGate {
@@ -49,7 +46,7 @@ func (g *bodyGate) ask(h *heldBytes, n int64) (given bool) {
 	h.asks = n
 	at := len(g.waiting)
 	if h.isPart() {
-		if !h.isSlow() {
+		if !h.isSlow(time.Now()) {
 			h.until = time.Time{}
 		}
 		if first := slices.IndexFunc(g.waiting, (*heldBytes).isNew); first >= 0 {
@@ -86,6 +83,7 @@ func (g *bodyGate) keep(h *heldBytes, n int64) {
 	if h.isPart() {
 		g.drop(h)
 	}
+	n = min(n, h.n) // a body may be larger than all the room
 	g.free += h.n - n
 	h.n, h.most = n, n
 	g.serve()
@@ -106,16 +104,23 @@ func (g *bodyGate) lookAgain() {
 // nothing yet get nothing; while one that has a part waits for others to be read, no
 // further one begins that would have to grow.
 func (g *bodyGate) serve() {
-	var full, held, unsafe bool
+	var full, unsafe bool
+	small := int64(math.MaxInt64) // bodies that have nothing and would have to grow begin if they may need less
 	for i := 0; i < len(g.waiting); {
 		h := g.waiting[i]
+		begins := h.isNew() && !h.isLast()
 		switch {
 		case full && h.isNew():
 			i = len(g.waiting)
-		case held && h.isNew() && !h.isLast():
+		case begins && h.most >= small:
 			i++
 		case !h.isLast() && !g.safe(h):
-			unsafe, held = true, held || h.isPart() && !h.isSlow()
+			unsafe = true
+			if begins {
+				small = h.most
+			} else if !h.isSlow(time.Now()) {
+				small = 0
+			}
 			i++
 		case h.more() > g.free:
 			full = true
@@ -132,38 +137,42 @@ func (g *bodyGate) serve() {
 }
 
 func (g *bodyGate) give(h *heldBytes) {
-	switch {
-	case h.isPart() && h.isLast():
+	if h.isPart() {
 		g.drop(h)
-	case h.isNew() && !h.isLast():
-		g.growing = append(g.growing, h)
 	}
 	g.free -= h.more()
 	h.n = h.asks
 	if h.isPart() {
 		h.until = time.Now().Add(g.patience)
+		at, _ := slices.BinarySearchFunc(g.growing, h, func(a, b *heldBytes) int { return cmp.Compare(a.needs(), b.needs()) })
+		g.growing = slices.Insert(g.growing, at, h)
 	}
 }
 
 // safe says whether all bodies that have a part could be read to their ends if h was
-// given what it asks for.
+// given what it asks for: each with what is left and what those before it give back.
 func (g *bodyGate) safe(h *heldBytes) bool {
-	left := g.room - h.asks
-	g.demands = append(g.demands[:0], demand{h.asks, h.most - h.asks})
+	now, left := time.Now(), g.room-h.asks
 	for _, b := range g.growing {
-		if b != h && !b.isSlow() {
+		if b != h && !b.isSlow(now) {
 			left -= b.n
-			g.demands = append(g.demands, demand{b.n, b.most - b.n})
 		}
 	}
-	slices.SortFunc(g.demands, func(a, b demand) int { return cmp.Compare(a.needs, b.needs) })
-	for _, d := range g.demands {
-		if d.needs > left {
+	needs, read := h.most-h.asks, false
+	for _, b := range g.growing {
+		if !read && needs <= left {
+			read = true
+			left += h.asks
+		}
+		switch {
+		case b == h || b.isSlow(now):
+		case b.needs() > left:
 			return false
+		default:
+			left += b.n
 		}
-		left += d.has
 	}
-	return true
+	return read || needs <= left
 }
 
 // await looks again when the next sender has had its time.

@@ -20,11 +20,12 @@ type heldBytes struct {
 	until time.Time     // when the patience with its sender is over; zero is never
 }
 
-func (h *heldBytes) isNew() bool  { return h.n == 0 }
-func (h *heldBytes) isPart() bool { return 0 < h.n && h.n < h.most }
-func (h *heldBytes) isLast() bool { return h.asks == h.most }
-func (h *heldBytes) isSlow() bool { return !h.until.IsZero() && !time.Now().Before(h.until) }
-func (h *heldBytes) more() int64  { return h.asks - h.n }
+func (h *heldBytes) isNew() bool               { return h.n == 0 }
+func (h *heldBytes) isPart() bool              { return 0 < h.n && h.n < h.most }
+func (h *heldBytes) isLast() bool              { return h.asks == h.most }
+func (h *heldBytes) isSlow(now time.Time) bool { return !h.until.IsZero() && !now.Before(h.until) }
+func (h *heldBytes) more() int64               { return h.asks - h.n }
+func (h *heldBytes) needs() int64              { return h.most - h.n }
 
 // begin is called before a body that may need so many bytes is read. Nothing is held
 // without a gate.
