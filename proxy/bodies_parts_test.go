@@ -315,3 +315,23 @@ func TestBodyThatWaitsWithAPartIsNotOvertaken(t *testing.T) {
 		s.wantIdle()
 	}, func(s *settings) { s.proxy.MaxInflightBytes = 16 * firstHeld })
 }
+
+// ADMIT_TIMEOUT is for all that a call waits for, one after the other.
+func TestTimeThatABodyWaitedForRoomIsOfTheTimeToBeAdmitted(t *testing.T) {
+	bubble(t, func(s *stack) {
+		s.model.Script("silent", hanging())
+		held := strings.TrimSuffix(strings.Replace(bodyOf(900), "openai", "silent", 1), "}") + `,"stream":true}`
+		other := s.register(registry.Spec{})
+		gone := other.leaveOnce(abandonable(other.request(http.MethodPost, chatPath, held)))
+		r := s.register(registry.Spec{Limits: registry.Limits{MaxInflight: new(1)}})
+		defer r.leaveOnce(abandonable(r.request(http.MethodPost, chatPath, chatBody("silent", ""))))()
+		time.AfterFunc(20*time.Second, gone)
+		began := time.Now()
+		r.do(r.request(http.MethodPost, chatPath, bodyOf(300))).wantError(s.t, http.StatusTooManyRequests, "rate_limited")
+		if took := time.Since(began); took != 30*time.Second {
+			s.t.Errorf("it was refused after %s", took)
+		}
+	}, func(s *settings) {
+		s.proxy.MaxInflightBytes, s.proxy.AdmitTimeout, s.registry.AdmitTimeout = 1000, 30*time.Second, 30*time.Second
+	})
+}

@@ -67,7 +67,7 @@ func (x *exchange) call() error {
 		return err
 	}
 	x.stream = c.request.Stream
-	x.early.wait(x.stream)
+	x.early.wait(x.stream, x.held.waited)
 	r := x.retry(body)
 	resume, done, err := c.recognise(session, r)
 	if done {
@@ -100,7 +100,7 @@ func (c *call) enter(ctx context.Context, r retry) (err error) {
 	waited := time.Now()
 	c.admitted, err = c.session.Admit(ctx, registry.CallInfo{
 		Dialect: c.dialect.Name(), Route: string(c.route), RequestID: c.requestID, Cancel: c.cancel,
-		Attempt: r.count, Digest: r.digest.recorded(),
+		Attempt: r.count, Digest: r.digest.recorded(), Waited: c.held.waited,
 	})
 	wait := time.Since(waited)
 	c.admission += wait

@@ -55,15 +55,16 @@ func (x *exchange) awaitEarly() {
 	x.writer, x.control = x.early, *http.NewResponseController(x.early)
 }
 
-// wait starts the clock: the request has been read.
-func (e *earlyWriter) wait(stream bool) {
+// wait starts the clock: the request has been read, for which it waited so long after
+// it had arrived.
+func (e *earlyWriter) wait(stream bool, waited time.Duration) {
 	if e == nil {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.stream = stream
-	e.timer = time.AfterFunc(e.limit*3/4, e.tick)
+	e.timer = time.AfterFunc(e.limit*3/4-waited, e.tick)
 }
 
 func (e *earlyWriter) tick() {

@@ -219,3 +219,28 @@ func TestWhatIsPassedThroughIsAnsweredBeforeTheLimitOfItsTunnel(t *testing.T) {
 		s.wantLogged(logged{Outcome: "upstream_timeout", Status: http.StatusGatewayTimeout})
 	}, limited)
 }
+
+// The tunnel does not know what a call waits for: the time that its body waited for
+// room counts.
+func TestTimeThatABodyWaitedForRoomIsOfTheLimitOfItsTunnel(t *testing.T) {
+	bubble(t, func(s *stack) {
+		s.model.Script("silent", hanging())
+		s.later("slow", scripted.JSON(scripted.Fixture("openai/chat.json")), 3*time.Minute)
+		r := s.register(registry.Spec{})
+		for _, test := range []struct {
+			path, body string
+			want       time.Duration
+		}{{chatPath, chatBody("slow", ""), 45 * time.Second}, {"/v1/embeddings", `{"model":"slow","input":"` + strings.Repeat("a", 90) + `"}`, 54 * time.Second}} {
+			held := strings.TrimSuffix(strings.Replace(bodyOf(900), "openai", "silent", 1), "}") + `,"stream":true}`
+			gone := r.leaveOnce(abandonable(r.request(http.MethodPost, chatPath, held)))
+			time.AfterFunc(20*time.Second, gone)
+			began := time.Now()
+			l := r.openRequest(r.request(http.MethodPost, test.path, test.body))
+			if took := time.Since(began); took != test.want {
+				s.t.Errorf("%s: the header came after %s, want %s", test.path, took, test.want)
+			}
+			l.leave()
+			s.wantIdle()
+		}
+	}, limited, func(s *settings) { s.proxy.MaxInflightBytes, s.proxy.AdmitTimeout = 950, 30*time.Second })
+}

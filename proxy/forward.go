@@ -96,7 +96,7 @@ func (x *exchange) limitHeader(cancel context.CancelCauseFunc) (stop func()) {
 	if limit <= 0 {
 		return func() {}
 	}
-	timer := time.AfterFunc(limit*9/10, func() { cancel(&timeoutError{budgetHeader, limit}) })
+	timer := time.AfterFunc(limit*9/10-x.held.waited, func() { cancel(&timeoutError{budgetHeader, limit}) })
 	return func() { timer.Stop() }
 }
 

@@ -11,8 +11,9 @@ type CallInfo struct {
 	Dialect   string
 	Route     string
 	RequestID string
-	Attempt   int      // how often the harness had tried before, as it says
-	Digest    [32]byte // of all that a retry of the call has in common with it; zero is unknown
+	Attempt   int           // how often the harness had tried before, as it says
+	Digest    [32]byte      // of all that a retry of the call has in common with it; zero is unknown
+	Waited    time.Duration // of [Options].AdmitTimeout, already
 
 	// Cancel cancels the context that is given to Admit, which is then the call's own. If it is nil the call makes one of its own.
 	Cancel context.CancelCauseFunc
@@ -73,7 +74,7 @@ func (s *Session) Admit(ctx context.Context, info CallInfo) (*Call, error) {
 	}
 	r.waiting.Add(1)
 	defer r.waiting.Add(-1)
-	if err := s.admit(c, now.Add(r.options.AdmitTimeout)); err != nil {
+	if err := s.admit(c, now.Add(r.options.AdmitTimeout-info.Waited)); err != nil {
 		s.unline(c)
 		c.cancel(err)
 		return nil, err
