@@ -15,11 +15,12 @@ import (
 // The gates of what a call may cost. They count, so that no noise can blur them;
 // the race detector would add to what they count.
 const (
-	mostAllocations      = 65   // of a JSON request of 2 KB, beyond what recording keeps
-	mostWrites           = 2.0  // of a JSON request, to both sides
-	mostEventWrites      = 1.05 // of an event that comes by itself
-	mostEventAllocations = 0.2  // of it, where the recording and the text grow
-	mostOfGoroutines     = 2    // an open stream
+	mostAllocations      = 65       // of a JSON request of 2 KB, beyond what recording keeps
+	mostBytes            = 64 << 10 // of a JSON request, however long it is
+	mostWrites           = 2.0      // of a JSON request, to both sides
+	mostEventWrites      = 1.05     // of an event that comes by itself
+	mostEventAllocations = 0.2      // of it, where the recording and the text grow
+	mostOfGoroutines     = 2        // an open stream
 )
 
 // heap counts what was allocated so far, and what of it is still used.
@@ -53,6 +54,27 @@ func TestGateAllocationsOfAJSONRequest(t *testing.T) {
 		}
 	}
 	t.Errorf("got %.1f allocations a request beyond what is kept; want at most %d", beyond, mostAllocations)
+}
+
+// The memory that a body is read into is that of the one before.
+func TestGateBytesOfALongRequest(t *testing.T) {
+	s := newBareStack(t, overridden(), jsonAnswer(1<<10))
+	for _, size := range []int{1 << 20, 6 << 20} {
+		request := s.lean(size, "")
+		for range 3 { // what is made once
+			s.roundTrip(request)
+		}
+		const n = 30
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range n {
+			s.roundTrip(request)
+		}
+		runtime.ReadMemStats(&after)
+		if got := (after.TotalAlloc - before.TotalAlloc) / n; got > mostBytes {
+			t.Errorf("%d bytes are allocated for a request of %d; want at most %d", got, size, mostBytes)
+		}
+	}
 }
 
 func TestGateWritesOfAJSONRequest(t *testing.T) {

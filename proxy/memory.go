@@ -21,7 +21,7 @@ type bodyMemory struct {
 const (
 	editRoom = 1 << 10 // on each side of a body
 	minBlock = 12      // the smallest block is for 4 KiB,
-	maxBlock = 22      // the largest one for 4 MiB; a larger body's memory is not kept
+	maxBlock = 24      // the largest one for 16 MiB; a larger body's memory is not kept
 
 	mostUnused = 64 << 20        // bytes that are kept though nobody needs them,
 	keptUnused = 5 * time.Second // and for how long, or twice that
