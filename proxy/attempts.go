@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ type attempts struct {
 
 func newAttempts(grace time.Duration, limit int64) *attempts {
 	t := &attempts{born: time.Now(), grace: grace, limit: limit, newest: make(map[attemptKey]*attempt)}
+	t.settled.seed = maphash.MakeSeed()
 	t.ended.next, t.ended.previous = &t.ended, &t.ended
 	return t
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"hash/maphash"
+	"slices"
 	"time"
 )
 
@@ -10,46 +11,49 @@ import (
 // of thousands: they are kept without pointers, where the garbage collector does
 // not look, and what a new request of the same content shows to be done with is
 // left where it is until its time is over.
-//
-// The zero value is empty.
 type settledLog struct {
-	entries    []settled // a ring; its length is a power of two
-	newest     []uint64  // by the hash of the key, one more than the place of the latest such entry
 	seed       maphash.Seed
-	start, end uint64 // the places of those that are in it; an entry is at the remainder of its place
+	pages      []*settledPage // the earliest first
+	start, end uint64         // the places of the entries that are in it; places are counted from the first page that there was
 }
+
+// settledPage is the entries of a while. A new one touches only the page that is
+// written to.
+type settledPage struct {
+	entries [settledPerPage]settled
+	newest  [4 * settledPerPage]uint16 // by the hash of the key, one more than the index of the latest such entry
+}
+
+const settledPerPage = 1 << 12
 
 // settled is an attempt without what only others need.
 type settled struct {
 	attemptKey
 	number, since uint64        // 0 is an entry that was taken out
-	older         uint64        // one more than the place of the one before with the same hash
 	endedAt       time.Duration // after attempts.born
-	turn, tries   uint32
+	turn          uint32
+	tries         uint16
+	older         uint16 // as in settledPage.newest, of the one before with the same hash
 }
 
-const (
-	leastSettled  = 64
-	settledToHash = 4 // entries for each hash
-)
+// page is where among the pages a place is.
+func (l *settledLog) page(place uint64) int {
+	return int(place/settledPerPage - l.start/settledPerPage)
+}
 
-// at returns the entry in a place from start to end.
-func (l *settledLog) at(place uint64) *settled { return &l.entries[place&uint64(len(l.entries)-1)] }
-
-// latest returns one more than the place of the latest entry with the hash of key.
-func (l *settledLog) latest(key attemptKey) *uint64 {
-	return &l.newest[maphash.Comparable(l.seed, key)&uint64(len(l.newest)-1)]
+func (l *settledLog) hash(key attemptKey) uint64 {
+	return maphash.Comparable(l.seed, key) % uint64(len(settledPage{}.newest))
 }
 
 func (l *settledLog) add(s settled) {
-	if l.end-l.start == uint64(len(l.entries)) {
-		l.resize(max(2*len(l.entries), leastSettled))
+	if l.page(l.end) == len(l.pages) {
+		l.pages = append(l.pages, new(settledPage))
 	}
-	latest := l.latest(s.attemptKey)
-	s.older = *latest
-	*l.at(l.end) = s
+	page, index := l.pages[l.page(l.end)], l.end%settledPerPage
+	latest := &page.newest[l.hash(s.attemptKey)]
+	s.older, *latest = *latest, uint16(index)+1
+	page.entries[index] = s
 	l.end++
-	*latest = l.end
 }
 
 // first returns the entry that was settled first, nil if there is none.
@@ -57,38 +61,32 @@ func (l *settledLog) first() *settled {
 	if l.start == l.end {
 		return nil
 	}
-	return l.at(l.start)
+	return &l.pages[0].entries[l.start%settledPerPage]
 }
 
 // drop removes the entry that was settled first.
 func (l *settledLog) drop() {
 	l.start++
-	if n := len(l.entries); n > leastSettled && l.end-l.start < uint64(n/8) {
-		l.resize(n / 2)
-	}
-}
-
-func (l *settledLog) resize(n int) {
-	old := *l
-	l.entries, l.newest, l.seed = make([]settled, n), make([]uint64, n/settledToHash), maphash.MakeSeed()
-	l.end = l.start
-	for place := old.start; place < old.end; place++ {
-		l.add(*old.at(place))
+	if l.start%settledPerPage == 0 {
+		l.pages = slices.Delete(l.pages, 0, 1)
 	}
 }
 
 // backward yields the entries with a key, and their places, the latest first.
 func (l *settledLog) backward(key attemptKey) func(yield func(place uint64, s *settled) bool) {
 	return func(yield func(uint64, *settled) bool) {
-		if len(l.newest) == 0 {
-			return
-		}
-		for next := *l.latest(key); next > l.start; {
-			s := l.at(next - 1)
-			if s.number != 0 && s.attemptKey == key && !yield(next-1, s) {
-				return
+		hash, first := l.hash(key), l.start-l.start%settledPerPage
+		for i, page := range slices.Backward(l.pages) {
+			for next := page.newest[hash]; next != 0; {
+				s, place := &page.entries[next-1], first+uint64(i)*settledPerPage+uint64(next)-1
+				if place < l.start {
+					return
+				}
+				if s.number != 0 && s.attemptKey == key && !yield(place, s) {
+					return
+				}
+				next = s.older
 			}
-			next = s.older
 		}
 	}
 }
@@ -105,7 +103,7 @@ func (t *attempts) settle(c claim) {
 	t.forget(a)
 	t.bytes += attemptBytes
 	t.settled.add(settled{
-		attemptKey: a.key, number: a.number, since: a.since, endedAt: a.endedAt, turn: uint32(a.turn), tries: uint32(a.tries),
+		attemptKey: a.key, number: a.number, since: a.since, endedAt: a.endedAt, turn: uint32(a.turn), tries: uint16(a.tries),
 	})
 }
 

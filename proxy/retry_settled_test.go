@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/muxproxy/muxproxy/bench/scripted"
+	"github.com/muxproxy/muxproxy/proxy"
 	"github.com/muxproxy/muxproxy/registry"
 )
 
@@ -47,21 +48,24 @@ func TestRetryIsNotAnsweredByWhatItsFirstTryHasSuperseded(t *testing.T) {
 
 func TestEachOfManyAnswersIsRememberedUntilItsTimeIsOver(t *testing.T) {
 	bubble(t, func(s *stack) {
-		const n = 300
-		s.model.Sequence("counting", answers(2*n)...)
+		const n, later = 4200, 100
+		s.model.Sequence("counting", answers(n+later)...)
 		sessions := []*rollout{s.register(registry.Spec{}), s.register(registry.Spec{})}
-		all := func(count, first int) {
-			for i := range n {
+		all := func(count, first, requests, step int) {
+			for i := 0; i < requests; i += step {
 				if got := sessions[i%2].retry(count, "counting", `"x":`+strconv.Itoa(i/2)).number(s.t); got != first+i {
 					s.t.Fatalf("try %d of request %d got answer %d, want %d", count, i, got, first+i)
 				}
 			}
 		}
-		all(0, 0)
+		all(0, 0, n, 1)
 		pass(time.Minute)
-		all(1, 0)
+		all(1, 0, n, 97)
 		pass(2 * time.Minute)
-		all(0, n)
-		all(1, n)
+		all(0, n, later, 1)
+		if kept := s.proxy.KeptForRetries(); kept != later*proxy.AttemptBytes {
+			s.t.Errorf("%d bytes are kept of %d requests, want %d", kept, later, later*proxy.AttemptBytes)
+		}
+		all(1, n, later, 1)
 	})
 }
