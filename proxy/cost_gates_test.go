@@ -15,7 +15,7 @@ import (
 // The gates of what a call may cost. They count, so that no noise can blur them;
 // the race detector would add to what they count.
 const (
-	mostAllocations      = 65       // of a JSON request of 2 KB, beyond what recording keeps
+	mostAllocations      = 60       // of a JSON request of 2 KB, beyond what recording keeps
 	mostBytes            = 64 << 10 // of a JSON request, however long it is
 	mostWrites           = 2.0      // of a JSON request, to both sides
 	mostEventWrites      = 1.05     // of an event that comes by itself

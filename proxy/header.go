@@ -103,12 +103,14 @@ func streamHeader(h http.Header) {
 	h.Set("X-Accel-Buffering", "no")
 }
 
-// upstreamRequestID is the id under which the upstream knows a call.
+// upstreamRequestID is the id under which the upstream knows a call. It is a copy,
+// which may be kept without the header.
 func upstreamRequestID(h http.Header) string {
-	if id := h.Get(requestIDHeader); id != "" {
-		return id
+	id := h.Get(requestIDHeader)
+	if id == "" {
+		id = h.Get("Request-Id")
 	}
-	return h.Get("Request-Id")
+	return strings.Clone(id)
 }
 
 // maxRequestID bounds a client's request id.

@@ -112,31 +112,47 @@ func parseStatus(line []byte, res *http.Response) error {
 	return nil
 }
 
-// readHeader reads fields up to the blank line.
+// readHeader reads fields up to the blank line. All of it is in one string: whoever
+// keeps a part for long copies that.
 func readHeader(lines *lineReader) (http.Header, error) {
-	header := make(http.Header, 8)
-	var room []string // for values, of several fields in one piece of memory
+	var room [512]byte
+	var ends [32]int // of names and values, in turn
+	text, parts := room[:0], ends[:0]
 	for {
 		line, err := lines.next()
-		if err != nil || len(line) == 0 {
-			return header, err
+		if err != nil {
+			return nil, err
+		}
+		if len(line) == 0 {
+			return splitHeader(string(text), parts), nil
 		}
 		name, value, err := parseField(line)
 		if err != nil {
 			return nil, err
 		}
-		key, text := fieldName(name), fieldValue(value)
-		if values, again := header[key]; again {
-			header[key] = append(values, text)
+		text = append(text, name...)
+		parts = append(parts, len(text))
+		text = append(text, value...)
+		parts = append(parts, len(text))
+	}
+}
+
+// splitHeader makes a header of the names and values that end there in text.
+func splitHeader(text string, ends []int) http.Header {
+	n := len(ends) / 2
+	header, all := make(http.Header, n), make([]string, n)
+	start := 0
+	for i := range n {
+		name, value := text[start:ends[2*i]], text[ends[2*i]:ends[2*i+1]]
+		start = ends[2*i+1]
+		if values, again := header[name]; again {
+			header[name] = append(values, value)
 			continue
 		}
-		if len(room) == 0 {
-			room = make([]string, 8)
-		}
-		room[0] = text
-		header[key] = room[:1:1]
-		room = room[1:]
+		all[i] = value
+		header[name] = all[i : i+1 : i+1]
 	}
+	return header
 }
 
 // parseField divides a line and makes the name canonical, in place.
@@ -168,54 +184,4 @@ func parseField(line []byte) (name, value []byte, err error) {
 
 func tokenByte(c byte) bool {
 	return c > ' ' && c < 0x7f && strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) < 0
-}
-
-// fieldName is a name as a string, without memory of its own if it is common.
-func fieldName(b []byte) string {
-	switch string(b) {
-	case "Connection":
-		return "Connection"
-	case "Content-Encoding":
-		return "Content-Encoding"
-	case "Content-Length":
-		return "Content-Length"
-	case "Content-Type":
-		return "Content-Type"
-	case "Cache-Control":
-		return "Cache-Control"
-	case "Date":
-		return "Date"
-	case "Keep-Alive":
-		return "Keep-Alive"
-	case "Server":
-		return "Server"
-	case "Transfer-Encoding":
-		return "Transfer-Encoding"
-	case "Vary":
-		return "Vary"
-	case "X-Request-Id":
-		return "X-Request-Id"
-	}
-	return string(b)
-}
-
-// fieldValue is the same for a value.
-func fieldValue(b []byte) string {
-	switch string(b) {
-	case "application/json":
-		return "application/json"
-	case "text/event-stream; charset=utf-8":
-		return "text/event-stream; charset=utf-8"
-	case "text/event-stream":
-		return "text/event-stream"
-	case "no-cache":
-		return "no-cache"
-	case "keep-alive":
-		return "keep-alive"
-	case "chunked":
-		return "chunked"
-	case "uvicorn":
-		return "uvicorn"
-	}
-	return string(b)
 }

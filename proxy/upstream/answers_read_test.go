@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -31,6 +34,25 @@ func TestHeaderOfTheAnswer(t *testing.T) {
 	}
 	if res.Status != "200 OK" || res.Proto != "HTTP/1.1" || !res.ProtoAtLeast(1, 1) || res.ContentLength != -1 {
 		t.Errorf("got %+v", res.Response)
+	}
+}
+
+func TestLongHeaderOfTheAnswer(t *testing.T) {
+	raw, want := []byte("HTTP/1.1 200 OK\r\n"), http.Header{"Content-Length": {"0"}, "Again": nil}
+	for i := range 300 {
+		value := strings.Repeat(string(rune('a'+i%26)), i*i/10) // of up to twice what is read at once
+		raw = fmt.Appendf(raw, "x-field-%d: %s\r\nagain: %d\r\n", i, value, i)
+		want["X-Field-"+strconv.Itoa(i)] = []string{value}
+		want["Again"] = append(want["Again"], strconv.Itoa(i))
+	}
+	c := &canned{end: io.EOF, pieces: [][]byte{append(raw, "Content-Length: 0\r\n\r\n"...)}}
+	res, err := answered(t, c).Send(t.Context(), chat("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(t, res)
+	if !reflect.DeepEqual(res.Header, want) {
+		t.Errorf("got %d fields, want %d, or others than were sent", len(res.Header), len(want))
 	}
 }
 

@@ -64,8 +64,8 @@ func TestCostOfACall(t *testing.T) {
 			t.Errorf("%d goroutines, %d before", now, before)
 		}
 	})
-	if allocations > 25 {
-		t.Errorf("%v allocations a call, want at most 25", allocations)
+	if allocations > 14 {
+		t.Errorf("%v allocations a call, want at most 14", allocations)
 	}
 }
 
