@@ -56,7 +56,7 @@ func (x *exchange) forward(session *registry.Session, path string, body []byte) 
 	defer c.budget.stop()
 	response, err := target.Send(ctx, &upstream.Request{
 		Method: x.request.Method, Path: path, RawQuery: x.query(),
-		Header: x.upstreamHeader(), Body: body, Caller: c,
+		Header: x.request.Header, Passes: x.passesUp, ID: x.requestID, Body: body, Caller: c,
 		Affinity: settings.Affinity, SessionHeader: x.proxy.options.SessionHeader,
 	})
 	if err != nil {

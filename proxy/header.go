@@ -28,32 +28,25 @@ func withheld(name string) bool {
 	return strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "Cf-") || strings.HasPrefix(name, "Ngrok-")
 }
 
-// upstreamHeader is what goes up of a request's headers. The values are shared
-// with the request.
-func (x *exchange) upstreamHeader() http.Header {
-	listed := connectionTokens(x.request.Header)
-	h := make(http.Header, len(x.request.Header)+2)
-	for name, values := range x.request.Header {
-		if !withheld(name) && name != x.proxy.options.SessionHeader && !slices.Contains(listed, name) && !slices.ContainsFunc(values, x.holdsSecret) {
-			h[name] = values
-		}
-	}
-	h[requestIDHeader] = x.requestIDs[:]
-	return h
+// passesUp says what goes up of a request's header.
+func (x *exchange) passesUp(name string, values []string) bool {
+	return !withheld(name) && name != x.proxy.options.SessionHeader && !connectionNames(x.request.Header, name) &&
+		!slices.ContainsFunc(values, x.holdsSecret)
 }
 
-// connectionTokens are the headers that Connection declares hop-by-hop.
-func connectionTokens(h http.Header) []string {
-	var names []string
+// connectionNames reports whether Connection declares a header hop-by-hop.
+func connectionNames(h http.Header, name string) bool {
 	for _, value := range h["Connection"] {
 		if value == "keep-alive" || value == "close" {
 			continue // as nearly all there are, and neither names a header that goes further
 		}
-		for name := range strings.SplitSeq(value, ",") {
-			names = append(names, http.CanonicalHeaderKey(trimSpace(name)))
+		for token := range strings.SplitSeq(value, ",") {
+			if http.CanonicalHeaderKey(trimSpace(token)) == name {
+				return true
+			}
 		}
 	}
-	return names
+	return false
 }
 
 // query is the request's query without the `key` parameter, in which some
@@ -80,7 +73,6 @@ func (x *exchange) query() string {
 // muxproxy frames itself. Cookies stay behind because all sessions share one
 // upstream account; the upstream's request id gets a name of its own.
 func answerHeader(to, from http.Header) {
-	listed := connectionTokens(from)
 	for name, values := range from {
 		switch name {
 		case "Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
@@ -91,7 +83,7 @@ func answerHeader(to, from http.Header) {
 			to[upstreamRequestIDHeader] = values
 			continue
 		}
-		if !slices.Contains(listed, name) {
+		if !connectionNames(from, name) {
 			to[name] = values
 		}
 	}

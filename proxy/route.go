@@ -105,7 +105,7 @@ func climbs(path string) bool {
 }
 
 func isWebSocket(h http.Header) bool {
-	return strings.EqualFold(h.Get("Upgrade"), "websocket") && slices.Contains(connectionTokens(h), "Upgrade")
+	return strings.EqualFold(h.Get("Upgrade"), "websocket") && connectionNames(h, "Upgrade")
 }
 
 // canonicalPath brings a path, still escaped, to the form that routes are

@@ -120,7 +120,7 @@ func (c *call) dispatch(settings *registry.Settings) error {
 	defer c.budget.stop()
 	c.outgoing = upstream.Request{
 		Method: http.MethodPost, Path: string(c.route), RawQuery: c.query(),
-		Header: c.upstreamHeader(), Body: body, Caller: c,
+		Header: c.exchange.request.Header, Passes: c.passesUp, ID: c.requestID, Body: body, Caller: c,
 		Affinity: settings.Affinity, SessionHeader: c.proxy.options.SessionHeader,
 	}
 	response, err := c.target.Send(c.ctx, &c.outgoing)

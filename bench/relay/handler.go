@@ -40,7 +40,7 @@ func (h *handler) relay(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	response, err := h.to.Send(context.WithoutCancel(r.Context()), &upstream.Request{
-		Method: r.Method, Path: r.URL.Path, Header: http.Header{"Content-Type": r.Header["Content-Type"]}, Body: body.Bytes(),
+		Method: r.Method, Path: r.URL.Path, Header: r.Header, Body: body.Bytes(),
 	})
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
-	"strings"
 )
 
 // maxHead bounds the header of an answer with those of all that goes before it.
@@ -164,7 +163,7 @@ func parseField(line []byte) (name, value []byte, err error) {
 	upper := true
 	for i, c := range name {
 		switch {
-		case !tokenByte(c): // also of a line that continues another
+		case !tokenBytes[c]: // also of a line that continues another
 			return nil, nil, errMalformed
 		case upper && 'a' <= c && c <= 'z':
 			name[i] = c - 'a' + 'A'
@@ -180,8 +179,4 @@ func parseField(line []byte) (name, value []byte, err error) {
 		}
 	}
 	return name, value, nil
-}
-
-func tokenByte(c byte) bool {
-	return c > ' ' && c < 0x7f && strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) < 0
 }

@@ -105,16 +105,16 @@ func (c Config) settings() (*settings, error) {
 
 // setHeaders orders the configured headers last, so that they win.
 func (s *settings) setHeaders(c Config) error {
-	s.header = append(s.header, field{"Accept-Encoding", []string{"identity"}})
+	s.set("Accept-Encoding", "identity")
 	if s.style == StyleAnthropic {
 		s.version = []string{"2023-06-01"}
 	}
 	if c.APIKey != "" {
 		s.apiKey = true
 		if s.style == StyleAnthropic {
-			s.header = append(s.header, field{"X-Api-Key", []string{c.APIKey}})
+			s.set("X-Api-Key", c.APIKey)
 		} else {
-			s.header = append(s.header, field{"Authorization", []string{"Bearer " + c.APIKey}})
+			s.set("Authorization", "Bearer "+c.APIKey)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
@@ -135,9 +135,15 @@ func (s *settings) setHeaders(c Config) error {
 			s.host = c.Headers[name]
 			continue
 		}
-		s.header = append(s.header, field{key, []string{c.Headers[name]}})
+		s.set(key, c.Headers[name])
 	}
 	return nil
+}
+
+// set gives every request a header, in place of one of the same name.
+func (s *settings) set(key, value string) {
+	s.header = slices.DeleteFunc(s.header, func(f field) bool { return f.key == key })
+	s.header = append(s.header, field{key, []string{value}})
 }
 
 // setTargets parses the replicas' URLs and gives nameless ones a name.
@@ -186,7 +192,7 @@ type settings struct {
 	apiKey      bool
 	host        string   // replaces the URL's host in the Host header
 	version     []string // Anthropic-Version, unless the harness sent one
-	header      []field  // set in this order; the values are shared by all requests
+	header      []field  // of different names; the values are shared by all requests
 	headerNames []string
 	targets     []target
 }
@@ -199,12 +205,28 @@ type field struct {
 
 // validToken reports whether s can be a header name.
 func validToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
-		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
-	})
+	for i := range len(s) {
+		if !tokenBytes[s[i]] {
+			return false
+		}
+	}
+	return s != ""
 }
+
+// tokenBytes are those of which tokens are made (RFC 9110, section 5.6.2).
+var tokenBytes = func() (is [256]bool) { //nolint:gochecknoglobals // a table
+	for c := byte('!'); c <= '~'; c++ {
+		is[c] = strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) < 0
+	}
+	return is
+}()
 
 // validValue reports whether s can be a header value.
 func validValue(s string) bool {
-	return !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
 }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 )
@@ -21,12 +22,8 @@ func (m *message) appendHead(b []byte) ([]byte, error) {
 		return nil, errTarget
 	}
 	b = append(b, " HTTP/1.1\r\n"...)
-	host := m.host
-	if host == "" {
-		host = m.target.host
-	}
-	b = appendField(b, "Host", host)
-	for key, values := range m.header {
+	b = appendField(b, "Host", cmp.Or(m.settings.host, m.target.host))
+	for key, values := range m.fields {
 		switch {
 		case key == "Host" || ofConnection(key):
 			continue // this is a message of its own
@@ -91,7 +88,7 @@ func validTarget(b []byte) bool {
 // written lets the header and the body go.
 func (m *message) written() {
 	if m.request != nil {
-		m.header, m.body = nil, nil
+		m.header, m.passes, m.body = nil, nil, nil
 		m.request.written()
 	}
 }

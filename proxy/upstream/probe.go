@@ -57,9 +57,7 @@ func (r *replica) probe(ctx context.Context) {
 
 	limited, cancel := context.WithTimeout(ctx, u.options.HealthInterval)
 	defer cancel()
-	header := make(http.Header)
-	p.setHeader(&Request{Header: header})
-	m := &message{method: http.MethodGet, target: &r.target, health: true, host: p.settings.host, header: header}
+	m := &message{method: http.MethodGet, target: &r.target, health: true, settings: p.settings}
 	res, err := p.transport.roundTrip(limited, m)
 	reason := ""
 	switch {

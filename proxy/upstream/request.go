@@ -20,9 +20,13 @@ type Request struct {
 	Path string
 	// RawQuery goes up as it is.
 	RawQuery string
-	// Header is what of the harness's header goes up. Send changes it, and owns
-	// it from then on. Credentials in it are removed.
+	// Header is the harness's, by canonical names. It must not change until Written.
+	// Credentials in it do not go up.
 	Header http.Header
+	// Passes says what of Header goes up. When nil all does.
+	Passes func(name string, values []string) bool
+	// ID goes up as X-Request-Id, in place of the harness's; empty is none.
+	ID string
 	// Body is sent as it is. It must not change while the call runs.
 	Body []byte
 	// Caller, when not nil, is told how the call gets on.
@@ -32,7 +36,7 @@ type Request struct {
 	// SessionHeader, when not empty, names the header that carries Affinity.
 	SessionHeader string
 
-	affinity [1]string // as the header's values
+	values [2]string // of the header
 }
 
 // Caller is whoever makes a call.
@@ -113,9 +117,19 @@ func (u *Upstream) send(ctx context.Context, r *Request, a *answer) (*Response, 
 // send makes the call on the replica. Whenever it fails it has given the place
 // back.
 func (p place) send(ctx context.Context, r *Request, a *answer) (*Response, error) {
-	p.setHeader(r)
 	m := &a.message
-	*m = message{method: r.Method, target: &p.target, path: r.Path, query: r.RawQuery, host: p.settings.host, header: r.Header, body: r.Body}
+	*m = message{
+		method: r.Method, target: &p.target, path: r.Path, query: r.RawQuery, settings: p.settings,
+		header: r.Header, passes: r.Passes, body: r.Body,
+	}
+	if r.ID != "" {
+		r.values[0] = r.ID
+		m.own[0] = field{"X-Request-Id", r.values[0:1:1]}
+	}
+	if r.SessionHeader != "" && r.Affinity != "" {
+		r.values[1] = r.Affinity
+		m.own[1] = field{http.CanonicalHeaderKey(r.SessionHeader), r.values[1:2:2]}
+	}
 	if r.Caller != nil {
 		m.request = r
 	}
@@ -167,43 +181,8 @@ func statusText(code int) string {
 
 // written lets the header and the body go.
 func (r *Request) written() {
-	r.Header, r.Body = nil, nil
+	r.Header, r.Passes, r.Body = nil, nil, nil
 	r.Caller.Written()
-}
-
-// setHeader replaces the harness's credentials by the upstream's.
-func (p place) setHeader(r *Request) {
-	if r.Header == nil {
-		r.Header = make(http.Header)
-	}
-	h := r.Header
-	delete(h, "Authorization")
-	delete(h, "X-Api-Key")
-	delete(h, "Api-Key")
-	if _, ok := h["User-Agent"]; !ok {
-		h["User-Agent"] = nil // or net/http sends its own
-	}
-	// With a header of these names net/http takes a POST to be repeatable, and
-	// sends it again although a generation may have begun.
-	for _, name := range [...][2]string{{"Idempotency-Key", "idempotency-key"}, {"X-Idempotency-Key", "x-idempotency-key"}} {
-		if v, ok := h[name[0]]; ok {
-			delete(h, name[0])
-			h[name[1]] = v
-		}
-	}
-	if r.SessionHeader != "" && r.Affinity != "" {
-		r.affinity[0] = r.Affinity
-		h[http.CanonicalHeaderKey(r.SessionHeader)] = r.affinity[:]
-	}
-	if p.target.basic != nil {
-		h["Authorization"] = p.target.basic
-	}
-	if p.settings.version != nil && h.Get("Anthropic-Version") == "" {
-		h["Anthropic-Version"] = p.settings.version
-	}
-	for _, f := range p.settings.header {
-		h[f.key] = f.values
-	}
 }
 
 // answer is a call in flight with what it needs once it is answered, in one piece

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,37 +74,54 @@ func TestOnlyTheUpstreamsCredentialGoesUp(t *testing.T) {
 }
 
 func TestHeadersOfTheHarnessAndTheConfiguration(t *testing.T) {
-	var got http.Request
-	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		got = *r
-		answer(w, r)
-	})
-	config := replicas(server.URL)
-	config.Style, config.APIKey = upstream.StyleAnthropic, "key"
-	config.Headers = map[string]string{"x-api-key": "other", "Host": "models.example", "anthropic-beta": "b"}
-	_, u := newUpstream(t, upstream.Options{}, config)
-	r := chat(`{"a":1}`)
-	r.RawQuery = "a=1&a=%2F"
-	r.Affinity, r.SessionHeader = "group-42", "X-Session-ID"
-	r.Header.Set("User-Agent", "harness/1")
-	r.Header.Set("Anthropic-Version", "2030-01-01")
-	r.Header.Set("Anthropic-Beta", "a")
-	r.Header.Set("X-Session-ID", "forged")
-	r.Header.Set("Idempotency-Key", "i")
-	send(t, u, r)
-	for name, want := range map[string]string{
-		"X-Api-Key": "other", "Anthropic-Beta": "b", "Anthropic-Version": "2030-01-01", "User-Agent": "harness/1",
-		"X-Session-Id": "group-42", "Idempotency-Key": "i", "Content-Length": "7",
-	} {
-		if v := strings.Join(got.Header.Values(name), "|"); v != want {
-			t.Errorf("%s is %q, want %q", name, v, want)
-		}
-	}
-	if got.Host != "models.example" {
-		t.Errorf("host is %q", got.Host)
-	}
-	if got.RequestURI != "/v1/chat/completions?a=1&a=%2F" {
-		t.Errorf("request target is %q", got.RequestURI)
+	for name, encrypted := range map[string]bool{"HTTP": false, "TLS": true} {
+		t.Run(name, func(t *testing.T) {
+			var got http.Request
+			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				got = *r
+				answer(w, r)
+			})
+			var o upstream.Options
+			var server *httptest.Server
+			if encrypted {
+				server, o = secure(t, handler, false)
+			} else {
+				server = serve(t, handler)
+			}
+			config := replicas(server.URL)
+			config.Style, config.APIKey = upstream.StyleAnthropic, "key"
+			config.Headers = map[string]string{"x-api-key": "other", "Host": "models.example", "anthropic-beta": "b"}
+			_, u := newUpstream(t, o, config)
+			r := chat(`{"a":1}`)
+			r.RawQuery = "a=1&a=%2F"
+			r.Affinity, r.SessionHeader, r.ID = "group-42", "X-Session-ID", "req_1"
+			for name, value := range map[string]string{
+				"User-Agent": "harness/1", "Anthropic-Version": "2030-01-01", "Anthropic-Beta": "a", "X-Session-ID": "forged",
+				"Idempotency-Key": "i", "X-Request-Id": "req_of_harness", "X-Withheld": "w",
+			} {
+				r.Header.Set(name, value)
+			}
+			r.Passes = func(name string, _ []string) bool { return name != "X-Withheld" }
+			asked := r.Header.Clone()
+			send(t, u, r)
+			for name, want := range map[string]string{
+				"X-Api-Key": "other", "Anthropic-Beta": "b", "Anthropic-Version": "2030-01-01", "User-Agent": "harness/1",
+				"X-Session-Id": "group-42", "Idempotency-Key": "i", "Content-Length": "7", "X-Request-Id": "req_1", "X-Withheld": "",
+			} {
+				if v := strings.Join(got.Header.Values(name), "|"); v != want {
+					t.Errorf("%s is %q, want %q", name, v, want)
+				}
+			}
+			if got.Host != "models.example" {
+				t.Errorf("host is %q", got.Host)
+			}
+			if got.RequestURI != "/v1/chat/completions?a=1&a=%2F" {
+				t.Errorf("request target is %q", got.RequestURI)
+			}
+			if !reflect.DeepEqual(r.Header, asked) {
+				t.Errorf("the harness's header has become %v; want %v", r.Header, asked)
+			}
+		})
 	}
 }
 

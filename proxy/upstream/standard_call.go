@@ -68,7 +68,7 @@ func (s *standard) roundTrip(ctx context.Context, m *message) (*http.Response, e
 func (c *standardCall) attempts(ctx context.Context) (*http.Response, error) {
 	m := c.message
 	for {
-		req := (&http.Request{Method: m.method, URL: m.url(), Host: m.host, Header: m.header}).WithContext(ctx)
+		req := (&http.Request{Method: m.method, URL: m.url(), Host: m.settings.host, Header: m.netHeader()}).WithContext(ctx)
 		if len(m.body) > 0 {
 			// With GetBody net/http may send it again on another connection when
 			// nothing was written.

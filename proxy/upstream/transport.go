@@ -35,14 +35,16 @@ type transport interface {
 
 // message is a request on its way to a replica.
 type message struct {
-	method string
-	target *target
-	path   string // as in [Request]
-	query  string
-	health bool   // it goes to the replica's health URL instead
-	host   string // of the Host header; the target's when empty
-	header http.Header
-	body   []byte
+	method   string
+	target   *target
+	path     string // as in [Request]
+	query    string
+	health   bool // it goes to the replica's health URL instead
+	settings *settings
+	header   http.Header                             // the harness's
+	passes   func(name string, values []string) bool // what of it; nil is all
+	own      [2]field                                // over that; without values there is none
+	body     []byte
 	// request is told once, when the body has been written and will not be needed
 	// again; nil is not. It may be another goroutine that tells.
 	request *Request
