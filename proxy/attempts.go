@@ -64,6 +64,7 @@ type attempt struct {
 	number   uint64 // in the order in which they were opened
 	since    uint64 // attempts settled before this one in settledLog are done with; 0 are none
 	state    attemptState
+	count    int // of the request that opened it
 	tries    int // retries so far, as the newest request that it answers counts them
 	claims   int // how many retries have claimed it
 	turn     int // its index, once it has ended with one
@@ -114,7 +115,7 @@ func (t *attempts) open(session *registry.Session, r retry) claim {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expire(now)
-	own := &attempt{key: key, tries: r.count}
+	own := &attempt{key: key, count: r.count, tries: r.count}
 	course := runs
 	if r.marked {
 		t.unsettle(key, now)

@@ -4,7 +4,8 @@ import "time"
 
 // leave notes that the client of a running call has gone, and reports whether
 // the call is to be given up. With an answer that is kept for a retry it is only
-// given up when none has come within the grace.
+// given up when none has come within the grace, or when it had come before: then
+// nobody is to find the call any more.
 func (t *attempts) leave(c claim, kept *outlet) (hopeless bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -12,11 +13,30 @@ func (t *attempts) leave(c claim, kept *outlet) (hopeless bool) {
 	if a.state != attemptAttended || a.claims != c.number {
 		return kept == nil
 	}
-	a.state, a.kept = attemptDeserted, kept
-	if kept == nil {
+	a.state = attemptDeserted
+	if t.overtaken(a) {
+		t.forget(a)
+		if kept != nil {
+			kept.unwanted = true
+		}
+		return true
+	}
+	if a.kept = kept; kept == nil {
 		return true
 	}
 	a.grace = time.AfterFunc(t.grace, func() { t.giveUp(c, kept) })
+	return false
+}
+
+// overtaken reports whether a request that counts more tries was there before the one
+// that opened the attempt, and is not done with: it came over another connection, and
+// is the retry of this one or of one that is the same.
+func (t *attempts) overtaken(a *attempt) bool {
+	for b := a.older; b != nil; b = b.older {
+		if b.count > a.count {
+			return true
+		}
+	}
 	return false
 }
 

@@ -53,6 +53,35 @@ func (r *rollout) leaveAfter(events int, req *http.Request) string {
 	return got.String()
 }
 
+// A retry comes over another connection and may be read first. The first try, whose
+// client has gone, makes no turn then, and no later retry repeats it.
+func TestThereIsOneTurnWhenARetryIsReadBeforeTheFirstTry(t *testing.T) {
+	bubble(t, func(s *stack) {
+		gate := make(chan struct{})
+		all := answers(2)
+		all[0].HoldHeader, all[1].HoldHeader = gate, gate
+		s.model.Sequence("counting", all...)
+		r := s.register(registry.Spec{})
+		var retried answer
+		var calling sync.WaitGroup
+		calling.Go(func() { retried = r.retry(1, "counting", "") })
+		synctest.Wait()
+		r.desert(r.try(0, chatPath, chatBody("counting", "")))
+		close(gate)
+		calling.Wait()
+		if got := retried.number(s.t); got != 0 {
+			s.t.Errorf("the retry got answer %d", got)
+		}
+		synctest.Wait()
+		r.wantTurns(1, "client_disconnected")
+		if got := r.retry(2, "counting", "").number(s.t); got != 0 {
+			s.t.Errorf("the next retry got answer %d", got)
+		}
+		r.wantTurns(1, "client_disconnected")
+		s.wantIdle()
+	})
+}
+
 // A client may be lost at any event, of the first try and of its retry: in the
 // end the harness has the whole answer, and the trace one turn.
 func TestThereIsOneTurnWhereverAStreamAndItsRetryAreLeft(t *testing.T) {
