@@ -4,7 +4,7 @@ import "time"
 
 // leave notes that the client of a running call has gone, and reports whether
 // the call is to be given up. With an answer that is kept for a retry it is only
-// given up when none has come within the grace, or when it had come before: then
+// given up when none has come within the grace, or when one has come before: then
 // nobody is to find the call any more.
 func (t *attempts) leave(c claim, kept *outlet) (hopeless bool) {
 	t.mu.Lock()
@@ -28,12 +28,18 @@ func (t *attempts) leave(c claim, kept *outlet) (hopeless bool) {
 	return false
 }
 
-// overtaken reports whether a request that counts more tries was there before the one
-// that opened the attempt, and is not done with: it came over another connection, and
-// is the retry of this one or of one that is the same.
+// overtaken reports whether a request that counts more tries is or was there, which
+// found the attempt not yet opened, or its client as if it were there: it is the retry
+// of this one or of one that is the same. What the attempt's own request superseded is
+// none.
 func (t *attempts) overtaken(a *attempt) bool {
-	for b := a.older; b != nil; b = b.older {
+	for b := t.newest[a.key]; b != nil; b = b.older {
 		if b.count > a.count {
+			return true
+		}
+	}
+	for _, s := range t.settled.backward(a.key) {
+		if s.number > a.number && int(s.tries) > a.count {
 			return true
 		}
 	}

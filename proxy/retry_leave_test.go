@@ -82,6 +82,44 @@ func TestThereIsOneTurnWhenARetryIsReadBeforeTheFirstTry(t *testing.T) {
 	})
 }
 
+// The end of the first connection may be noticed long after the retry: the first try
+// makes no turn then either.
+func TestThereIsOneTurnWhenAClientsLeavingIsNoticedLate(t *testing.T) {
+	for name, answeredFirst := range map[string]bool{"the retry still runs": false, "the retry was answered": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(s *stack) {
+				first, retry := make(chan struct{}), make(chan struct{})
+				all := answers(2)
+				all[0].HoldHeader, all[1].HoldHeader = first, retry
+				s.model.Sequence("counting", all...)
+				r := s.register(registry.Spec{})
+				leave := r.leaveOnce(abandonable(r.try(0, chatPath, chatBody("counting", ""))))
+				var retried answer
+				var calling sync.WaitGroup
+				calling.Go(func() { retried = r.retry(1, "counting", "") })
+				pass(time.Second)
+				if answeredFirst {
+					close(retry)
+					calling.Wait()
+				}
+				leave()
+				synctest.Wait()
+				close(first)
+				if !answeredFirst {
+					close(retry)
+					calling.Wait()
+				}
+				synctest.Wait()
+				if got := retried.number(s.t); got != 1 {
+					s.t.Errorf("the retry got answer %d", got)
+				}
+				r.wantTurns(1, "client_disconnected")
+				s.wantIdle()
+			})
+		})
+	}
+}
+
 // A client may be lost at any event, of the first try and of its retry: in the
 // end the harness has the whole answer, and the trace one turn.
 func TestThereIsOneTurnWhereverAStreamAndItsRetryAreLeft(t *testing.T) {
