@@ -32,7 +32,7 @@ type call struct {
 	// without what was added.
 	resendable atomic.Bool
 	written    atomic.Bool // the request has been, whole
-	gone       atomic.Bool // so is its body
+	bodyGone   atomic.Bool // see letGo
 	response   *upstream.Response
 	answer     renewingReader // its body, where it is read whole
 

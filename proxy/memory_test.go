@@ -96,14 +96,14 @@ func TestMemoryOfABodyIsGivenBackOnceItIsWritten(t *testing.T) {
 		s.slowModels()
 		r := s.register(registry.Spec{})
 		for _, model := range []string{"slow-json", "slow-stream"} {
-			time.Sleep(time.Minute) // until nothing is unused
+			pass(time.Minute) // until nothing is unused
 			done := make(chan struct{})
 			body := chatBody(model, usageAsked+`,"long":"`+strings.Repeat("a", 1<<20)+`"`)
 			go func() {
 				defer close(done)
 				r.do(r.request(http.MethodPost, chatPath, body))
 			}()
-			time.Sleep(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 			if got := s.proxy.UnusedBodies(); got < len(body) {
 				t.Errorf("%s: %d bytes are unused while the answer is waited for, want that of the body", model, got)
 			}

@@ -151,7 +151,7 @@ func (c *call) Written() {
 
 // letGo gives back what the request's body took: nobody will read it again.
 func (c *call) letGo() {
-	if !c.gone.Swap(true) {
+	if !c.bodyGone.Swap(true) {
 		c.memory.recycle() // before there is room for whoever may use it
 		c.held.release()
 	}
