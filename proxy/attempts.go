@@ -3,6 +3,7 @@ package proxy
 import (
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/muxproxy/muxproxy/registry"
@@ -58,11 +59,13 @@ const (
 	attemptDelivered                       // it has ended with a turn that its client has, as far as is known
 )
 
-// attempt is one call and all that is answered by it. attempts.mu guards it.
+// attempt is one call and all that is answered by it. attempts.mu guards it, but
+// for doubted.
 type attempt struct {
 	key      attemptKey
-	number   uint64 // in the order in which they were opened
-	since    uint64 // attempts settled before this one in settledLog are done with; 0 are none
+	number   uint64        // in the order in which they were opened
+	since    uint64        // attempts settled before this one in settledLog are done with; 0 are none
+	started  time.Duration // when the header of the request that opened it was there, after attempts.born
 	state    attemptState
 	count    int // of the request that opened it
 	tries    int // retries so far, as the newest request that it answers counts them
@@ -75,7 +78,9 @@ type attempt struct {
 	over  chan struct{} // closed when it has ended; nil if nobody waits for that
 
 	older          *attempt      // of the same key; it was opened before
+	keyed          bool          // as retry has it; known while it runs
 	forgotten      bool          // it cannot be claimed any more
+	doubted        atomic.Bool   // another one outruns it, or has; read without mu
 	previous, next *attempt      // in the ring of those that have ended
 	endedAt        time.Duration // after attempts.born
 }
@@ -108,14 +113,15 @@ type claim struct {
 // open decides what becomes of a request. A retry claims one attempt: one that
 // failed, or else one whose client has gone, or else the newest that was
 // answered, except by the retry of the same count. Any other request is an
-// attempt of its own, and supersedes those whose clients wait no more.
+// attempt of its own, and supersedes those whose clients wait no more, unless they
+// outrun it.
 func (t *attempts) open(session *registry.Session, r retry) claim {
 	key := attemptKey{session.Number(), r.digest}
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expire(now)
-	own := &attempt{key: key, count: r.count, tries: r.count}
+	own := &attempt{key: key, started: r.started, count: r.count, tries: r.count, keyed: r.keyed}
 	course := runs
 	if r.marked {
 		t.unsettle(key, now)
@@ -129,9 +135,9 @@ func (t *attempts) open(session *registry.Session, r retry) claim {
 			return claim{course: waits}
 		}
 	} else {
-		t.supersede(key)
 		own.since = t.settled.end
 	}
+	t.meet(own, course, r.marked)
 	t.add(own)
 	return claim{attempt: own, course: course, progress: own.progress}
 }
@@ -211,14 +217,28 @@ func (t *attempts) claim(a *attempt, r retry) claim {
 	return c
 }
 
-// supersede forgets the attempts that a new request of the same content shows
-// to be done with: agents repeat themselves.
-func (t *attempts) supersede(key attemptKey) {
-	for a := t.newest[key]; a != nil; a = a.older {
-		if a.state != attemptAttended {
+// meet notes which attempts of the same requests a new one outruns, and whether one of
+// them outruns it. A retry that has found a failed try is none of another. All else that
+// an unmarked request finds it shows to be done with: agents repeat themselves.
+func (t *attempts) meet(own *attempt, course course, marked bool) {
+	for a := t.newest[own.key]; a != nil; a = a.older {
+		if course == runs && own.outruns(a) {
+			a.doubted.Store(true)
+		}
+		if a.outruns(own) {
+			own.doubted.Store(true)
+		} else if !marked && a.state != attemptAttended {
 			t.forget(a)
 		}
 	}
+}
+
+// outruns reports whether a may be a later try of what b is a try of, and was not over
+// when b came. Each try comes over a connection of its own: it may be read before the
+// one that it repeats, and before the client of that is seen to leave. What was over
+// when b came has nothing to do with it: whoever has that answer may ask once more.
+func (a *attempt) outruns(b *attempt) bool {
+	return (a.count > b.tries || b.keyed) && (a.running() || a.endedAt > b.started)
 }
 
 // recall finds the attempts of an earlier life of the process in the session's

@@ -5,7 +5,7 @@ import "time"
 // leave notes that the client of a running call has gone, and reports whether
 // the call is to be given up. With an answer that is kept for a retry it is only
 // given up when none has come within the grace, or when one has come before: then
-// nobody is to find the call any more.
+// nobody is to find the call any more, and it makes no turn.
 func (t *attempts) leave(c claim, kept *outlet) (hopeless bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -13,14 +13,16 @@ func (t *attempts) leave(c claim, kept *outlet) (hopeless bool) {
 	if a.state != attemptAttended || a.claims != c.number {
 		return kept == nil
 	}
-	a.state = attemptDeserted
-	if t.overtaken(a) {
+	if t.outrun(a) {
+		a.doubted.Store(true)
 		t.forget(a)
+		t.end(a, attemptFailed)
 		if kept != nil {
 			kept.unwanted = true
 		}
 		return true
 	}
+	a.state = attemptDeserted
 	if a.kept = kept; kept == nil {
 		return true
 	}
@@ -28,22 +30,26 @@ func (t *attempts) leave(c claim, kept *outlet) (hopeless bool) {
 	return false
 }
 
-// overtaken reports whether a request that counts more tries is or was there, which
-// found the attempt not yet opened, or its client as if it were there: it is the retry
-// of this one or of one that is the same. What the attempt's own request superseded is
-// none.
-func (t *attempts) overtaken(a *attempt) bool {
+// outrun reports whether another attempt outruns this one, or has.
+func (t *attempts) outrun(a *attempt) bool {
 	for b := t.newest[a.key]; b != nil; b = b.older {
-		if b.count > a.count {
+		if b != a && b.outruns(a) {
 			return true
 		}
 	}
 	for _, s := range t.settled.backward(a.key) {
-		if s.number > a.number && int(s.tries) > a.count {
+		if s.endedAt > a.started && (int(s.tries) > a.tries || a.keyed) {
 			return true
 		}
 	}
 	return false
+}
+
+// gaveUp reports whether a running call is one that leave has given up as outrun.
+func (t *attempts) gaveUp(c claim) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return c.state == attemptFailed
 }
 
 // giveUp ends the wait for a retry of a call.

@@ -121,7 +121,7 @@ func (t *attempts) unsettle(key attemptKey, now time.Duration) {
 		since = max(since, s.since)
 		a := &attempt{
 			key: key, number: s.number, since: s.since, state: attemptDelivered,
-			tries: int(s.tries), turn: int(s.turn), endedAt: s.endedAt,
+			count: int(s.tries), tries: int(s.tries), turn: int(s.turn), endedAt: s.endedAt,
 		}
 		if now-a.endedAt < replayAge {
 			s.number = 0

@@ -196,6 +196,9 @@ func (c *call) fail(kind registry.FailureKind, status int, message string, recei
 
 // commit makes the turn visible. Only then may the client see its end.
 func (c *call) commit(status int, body []byte, result dialect.Result) error {
+	if c.retriedElsewhere() {
+		return c.failed(errClientGone, body)
+	}
 	turn, err := c.admitted.Commit(registry.Response{
 		Status: status, Body: body, Shared: result.PromptTokenIDs, Stream: c.stream, Model: result.Model,
 		UpstreamRequestID: c.upstreamRequestID, Upstream: c.upstream, Replica: c.replica,

@@ -18,16 +18,19 @@ const (
 
 // noticeTime is how long a retry waits when all calls that it could belong to
 // still seem to have their clients: it comes over another connection and may be
-// here before the end of the first has been noticed.
+// here before the end of the first has been noticed. A call that may have been
+// retried meanwhile waits as long before it makes a turn.
 const noticeTime = 50 * time.Millisecond
 
 // A retry is what a request says about the ones that it may repeat.
 type retry struct {
-	digest retryDigest
-	count  int // how often its client has tried before; 0 also if it does not say
+	digest  retryDigest
+	started time.Duration // when its header was there, after attempts.born
+	count   int           // how often its client has tried before; 0 also if it does not say
 	// marked says that it repeats another, if there is another. A request with
 	// an idempotency key does: the key is part of the digest.
 	marked bool
+	keyed  bool // it has an idempotency key: all requests of this digest are tries of one
 	waited bool // for the noticeTime
 	// expected says that its client is one that would retry it.
 	expected bool
@@ -47,16 +50,16 @@ func (d retryDigest) recorded() (long [32]byte) {
 // retry reads a request's markers: those of the official SDKs, which count from
 // 0, and the idempotency key.
 func (x *exchange) retry(body []byte) retry {
-	var r retry
 	h := x.request.Header
 	key := h.Get(idempotencyKeyHeader)
+	r := retry{started: x.started.Sub(x.proxy.attempts.born), keyed: key != ""}
 	if text := h.Get(retryCountHeader); text != "" {
 		if n, err := strconv.ParseUint(text, 10, 16); err == nil {
 			r.count, r.expected = int(n), true
 		}
 	}
-	r.marked = r.count > 0 || key != ""
-	r.expected = r.expected || key != ""
+	r.marked = r.count > 0 || r.keyed
+	r.expected = r.expected || r.keyed
 
 	content := xxh3.Hash128(body).Bytes()
 	var scratch [512]byte
@@ -128,6 +131,20 @@ func (c *call) own(claimed claim, r retry) {
 		c.writer, c.control = c.outlet, *http.NewResponseController(c.outlet)
 	}
 	c.opened.Store(true)
+}
+
+// retriedElsewhere reports that the client has gone, and that a retry of the call
+// runs or ran by itself: then the call must not make a turn of its own.
+func (c *call) retriedElsewhere() bool {
+	if !c.claim.doubted.Load() {
+		return false
+	}
+	select {
+	case <-c.exchange.request.Context().Done():
+		c.clientLeft() // it may be that nobody has said so yet
+	case <-time.After(noticeTime):
+	}
+	return c.proxy.attempts.gaveUp(c.claim)
 }
 
 // left says that the client has gone and that nothing is kept for its retry: a

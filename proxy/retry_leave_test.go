@@ -85,7 +85,12 @@ func TestThereIsOneTurnWhenARetryIsReadBeforeTheFirstTry(t *testing.T) {
 // The end of the first connection may be noticed long after the retry: the first try
 // makes no turn then either.
 func TestThereIsOneTurnWhenAClientsLeavingIsNoticedLate(t *testing.T) {
-	for name, answeredFirst := range map[string]bool{"the retry still runs": false, "the retry was answered": true} {
+	for name, test := range map[string]struct{ answeredFirst, keyed bool }{
+		"the retry still runs":               {false, false},
+		"the retry was answered":             {true, false},
+		"with a key, the retry still runs":   {false, true},
+		"with a key, the retry was answered": {true, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(s *stack) {
 				first, retry := make(chan struct{}), make(chan struct{})
@@ -93,19 +98,19 @@ func TestThereIsOneTurnWhenAClientsLeavingIsNoticedLate(t *testing.T) {
 				all[0].HoldHeader, all[1].HoldHeader = first, retry
 				s.model.Sequence("counting", all...)
 				r := s.register(registry.Spec{})
-				leave := r.leaveOnce(abandonable(r.try(0, chatPath, chatBody("counting", ""))))
+				leave := r.leaveOnce(abandonable(r.tryMarked(test.keyed, 0)))
 				var retried answer
 				var calling sync.WaitGroup
-				calling.Go(func() { retried = r.retry(1, "counting", "") })
+				calling.Go(func() { retried = r.do(r.tryMarked(test.keyed, 1)) })
 				pass(time.Second)
-				if answeredFirst {
+				if test.answeredFirst {
 					close(retry)
 					calling.Wait()
 				}
 				leave()
 				synctest.Wait()
 				close(first)
-				if !answeredFirst {
+				if !test.answeredFirst {
 					close(retry)
 					calling.Wait()
 				}
