@@ -52,6 +52,21 @@ func decodeRecord(raw []byte, parts map[uint32]*part) (*record, error) {
 	return r, nil
 }
 
+// appendPartIDs appends the ids of the parts that an encoded record is made of.
+func appendPartIDs(ids []uint32, raw []byte) []uint32 {
+	if raw == nil {
+		return ids
+	}
+	d := decoder{raw}
+	ids = append(ids, uint32(d.number()))
+	for len(d.raw) > 0 {
+		d.text()   // the field's key
+		d.number() // its place
+		ids = append(ids, uint32(d.number()))
+	}
+	return ids
+}
+
 // decoder reads what encode has written. From damaged bytes it reads nonsense, and always something.
 type decoder struct{ raw []byte }
 

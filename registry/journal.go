@@ -13,6 +13,9 @@ type Journal interface {
 	Sessions() iter.Seq2[SessionRow, error]
 	// Trace returns what is kept of a session's calls, as of one moment. The error is [ErrNotFound] once it was dropped.
 	Trace(session uint32) (TraceRows, error)
+	// Turn returns what is kept of one turn: its row and the parts that it is made of. The index counts a session's turns from 0. The
+	// error is [ErrNotFound] if there is none, and as that of Trace.
+	Turn(session uint32, index int) (TraceRows, error)
 }
 
 // Entry is something to be written wholly or not at all. Its functions are called by one goroutine, in the order of the entries, and
@@ -74,6 +77,14 @@ type CallRow struct {
 	Body      []byte // the response, or what was received
 	Shared    []byte // of which parts a run of the response is made that is not in Body
 	Delivered *bool
+}
+
+// PartIDs returns the ids of the parts that the call's request and response are made of, but not those of their bases.
+func (c *CallRow) PartIDs() (ids []uint32) {
+	for _, raw := range [][]byte{c.Request, c.Shared} {
+		ids = appendPartIDs(ids, raw)
+	}
+	return ids
 }
 
 // DeliveryRow says whether a turn was delivered.

@@ -52,6 +52,10 @@ func (j *slowJournal) Trace(uint32) (registry.TraceRows, error) {
 	return registry.TraceRows{}, registry.ErrNotFound
 }
 
+func (j *slowJournal) Turn(uint32, int) (registry.TraceRows, error) {
+	return registry.TraceRows{}, registry.ErrNotFound
+}
+
 func TestTurnIsVisibleOnceItIsWrittenAndNobodyElseWaitsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := &slowJournal{}

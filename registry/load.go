@@ -76,6 +76,7 @@ func (t *loadedTrace) add(row CallRow, r, shared *record, ended bool) error {
 		if row.Delivered != nil {
 			turn.delivered.Store(delivery(*row.Delivered))
 		}
+		turn.Turn.Index = len(t.turns)
 		t.turns = append(t.turns, turn)
 		return nil
 	}

@@ -157,7 +157,6 @@ func (s *Session) takeOver(rows TraceRows) (started []*FailedCall, err error) {
 	s.lastCallRow = trace.lastRow
 	for _, t := range trace.turns {
 		if s.final != nil {
-			t.Turn.Index = len(s.turns)
 			s.turns = append(s.turns, t.Turn)
 			continue
 		}

@@ -27,12 +27,11 @@ func (s *Session) Trace() (Trace, error) {
 	if !unloaded {
 		return trace, nil
 	}
-	loaded, err := s.fetch()
+	loaded, err := s.fetch(func(j Journal) (TraceRows, error) { return j.Trace(s.row()) })
 	if err != nil {
 		return Trace{}, err
 	}
-	for i, t := range loaded.turns {
-		t.Turn.Index = i
+	for _, t := range loaded.turns {
 		trace.Turns = append(trace.Turns, t.Turn)
 	}
 	trace.FailedCalls = loaded.failed
@@ -41,23 +40,25 @@ func (s *Session) Trace() (Trace, error) {
 
 // Turn returns the turn with this index. The error is [ErrNotFound], or the journal's as that of Trace.
 func (s *Session) Turn(index int) (*Turn, error) {
+	if index < 0 {
+		return nil, ErrNotFound
+	}
 	s.mu.Lock()
 	if !s.unloaded {
 		defer s.mu.Unlock()
-		if index < 0 || index >= len(s.turns) {
+		if index >= len(s.turns) {
 			return nil, ErrNotFound
 		}
 		return s.turns[index], nil
 	}
 	s.mu.Unlock()
-	trace, err := s.Trace()
+	loaded, err := s.fetch(func(j Journal) (TraceRows, error) { return j.Turn(s.row(), index) })
 	if err != nil {
 		return nil, err
 	}
-	if index < 0 || index >= len(trace.Turns) {
-		return nil, ErrNotFound
-	}
-	return trace.Turns[index], nil
+	turn := loaded.turns[0].Turn
+	turn.Index = index
+	return turn, nil
 }
 
 // Count returns how many turns of a live session are as said. It looks at each, and as must not call the session.
@@ -93,12 +94,12 @@ func (s *Session) Attempts(digest [32]byte, endedSince, begunBefore time.Time) (
 	return turns, failures
 }
 
-// fetch reads the trace from the journal.
-func (s *Session) fetch() (loadedTrace, error) {
+// fetch reads the trace from the journal, or a part of it.
+func (s *Session) fetch(read func(Journal) (TraceRows, error)) (loadedTrace, error) {
 	if !s.registry.journals() {
 		return loadedTrace{}, ErrNotFound // it is one that was kept without its trace, see [Kept]
 	}
-	rows, err := s.registry.options.Journal.Trace(s.row())
+	rows, err := read(s.registry.options.Journal)
 	if err != nil {
 		return loadedTrace{}, err
 	}

@@ -125,13 +125,7 @@ func (a *API) getTurn(_ context.Context, in *turnInput) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var parent *registry.Turn
-	if t.Parent != nil {
-		if parent, err = s.Turn(*t.Parent); err != nil {
-			return nil, err
-		}
-	}
-	raw, err := appendTurn(nil, t, parent)
+	raw, err := appendTurn(nil, t, s.Turn)
 	if err != nil {
 		return nil, err
 	}

@@ -141,11 +141,12 @@ func (w *traceWriter) head(s Summary, rules *Settings) error {
 }
 
 func (w *traceWriter) turn(turns []*registry.Turn, t *registry.Turn) error {
-	var parent *registry.Turn
-	if t.Parent != nil && *t.Parent < len(turns) {
-		parent = turns[*t.Parent]
-	}
-	raw, err := appendTurn(w.buf[:0], t, parent)
+	raw, err := appendTurn(w.buf[:0], t, func(index int) (*registry.Turn, error) {
+		if index >= len(turns) {
+			return nil, registry.ErrNotFound
+		}
+		return turns[index], nil
+	})
 	if err != nil {
 		return fmt.Errorf("encode turn %d: %w", t.Index, err)
 	}

@@ -86,8 +86,8 @@ type failedCall struct {
 	ReceivedBase64 string          `json:"received_base64,omitempty" doc:"Instead of received, what is not text."`
 }
 
-// appendTurn appends the turn as JSON. parent is nil when there is none.
-func appendTurn(dst []byte, t, parent *registry.Turn) ([]byte, error) {
+// appendTurn appends the turn as JSON. other returns another turn of the session, and is called only if that is needed.
+func appendTurn(dst []byte, t *registry.Turn, other func(index int) (*registry.Turn, error)) ([]byte, error) {
 	response, details := reading(t)
 	view := turn{
 		Index: t.Index, Parent: t.Parent, Dialect: t.Dialect, Model: t.Model,
@@ -100,7 +100,11 @@ func appendTurn(dst []byte, t, parent *registry.Turn) ([]byte, error) {
 	if t.Usage != nil {
 		view.Usage = new(usage(*t.Usage))
 	}
-	if parent != nil && details.PromptTokenIDs != nil {
+	if t.Parent != nil && details.PromptTokenIDs != nil {
+		parent, err := other(*t.Parent)
+		if err != nil {
+			return dst, err
+		}
 		_, before := reading(parent)
 		view.ExtendsParent = extends(details.PromptTokenIDs, before)
 	}

@@ -31,3 +31,32 @@ func BenchmarkTurn(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkEndedTurns is what it costs to read all turns of an ended session one by one, with what was sent and received.
+func BenchmarkEndedTurns(b *testing.B) {
+	for _, turns := range []int{100, 400} {
+		b.Run(fmt.Sprintf("turns=%d", turns), func(b *testing.B) {
+			s := start(b, b.TempDir())
+			session, _ := s.register(b, registry.Spec{ID: "a"})
+			var c conversation
+			c.say("system", noise(5000))
+			for range turns {
+				c.say("user", noise(500))
+				c.turn(b, session, noise(500))
+			}
+			s.end(b, "a")
+			b.ReportAllocs()
+			for b.Loop() {
+				for i := range turns {
+					turn, err := session.Turn(i)
+					if err != nil {
+						b.Fatal(err)
+					}
+					if len(turn.Request()) == 0 || len(turn.Response()) == 0 {
+						b.Fatalf("turn %d is empty", i)
+					}
+				}
+			}
+		})
+	}
+}

@@ -130,7 +130,21 @@ func (r *reader) sessions(ctx context.Context, after int64) (sessions []registry
 	return sessions, nil
 }
 
-func (r *reader) trace(ctx context.Context, session uint32) (trace registry.TraceRows, err error) {
+// Turn implements [registry.Journal].
+func (j *Journal) Turn(session uint32, index int) (registry.TraceRows, error) {
+	return j.readers.turn(context.Background(), session, index)
+}
+
+func (r *reader) trace(ctx context.Context, session uint32) (registry.TraceRows, error) {
+	return r.read(ctx, session, readParts, readStarted, readCalls)
+}
+
+func (r *reader) turn(ctx context.Context, session uint32, index int) (registry.TraceRows, error) {
+	return r.read(ctx, session, readTurn(index), readPartsOfCalls)
+}
+
+// read reads something of a session's trace, as of one moment.
+func (r *reader) read(ctx context.Context, session uint32, steps ...readStep) (trace registry.TraceRows, err error) {
 	tx, err := r.db.BeginTx(ctx, nil)
 	if err != nil {
 		return trace, fmt.Errorf("read trace: %w", err)
@@ -145,8 +159,8 @@ func (r *reader) trace(ctx context.Context, session uint32) (trace registry.Trac
 	case err != nil:
 		return trace, fmt.Errorf("read trace: %w", err)
 	}
-	for _, read := range []func(context.Context, *sql.Tx, uint32, *registry.TraceRows) error{readParts, readStarted, readCalls} {
-		if err := read(ctx, tx, session, &trace); err != nil {
+	for _, step := range steps {
+		if err := step(ctx, tx, session, &trace); err != nil {
 			return registry.TraceRows{}, fmt.Errorf("read trace: %w", err)
 		}
 	}
