@@ -38,6 +38,7 @@ type conn struct {
 	*net.TCPConn
 	raw     syscall.RawConn
 	in, out direction
+	asking  asking // guarded by in.mu
 
 	leaves  *leaves // where its peer is watched for; nil is nowhere
 	number  uint64  // there

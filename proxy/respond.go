@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -242,6 +243,7 @@ func (x *exchange) write(b []byte) error {
 
 // writeEnd writes what was held until the upstream had answered.
 func (x *exchange) writeEnd(b []byte) error {
+	runtime.Gosched() // before a write whoever is ready comes first, as upstream
 	start := time.Now()
 	err := x.write(b)
 	x.delivery += time.Since(start)

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"net"
-	"syscall"
 	"time"
 )
 
@@ -12,32 +11,10 @@ type connection struct {
 	abort     func() // closes it
 	used      bool   // by an earlier call
 	idleSince time.Time
-
-	raw    syscall.RawConn       // nil when it is no socket
-	look   func(fd uintptr) bool // sets silent
-	silent bool                  // open, and nothing has come
 }
 
 func newConnection(c net.Conn) *connection {
-	conn := &connection{Conn: c}
-	conn.abort = func() { _ = c.Close() }
-	if socket, ok := c.(syscall.Conn); ok {
-		if raw, err := socket.SyscallConn(); err == nil {
-			conn.raw = raw
-			conn.look = conn.peek
-		}
-	}
-	return conn
-}
-
-// quiet reports whether the idle connection can be used: the replica has neither
-// closed it nor sent anything. Of what is no socket that cannot be known.
-func (c *connection) quiet() bool {
-	if c.raw == nil {
-		return true
-	}
-	c.silent = false
-	return c.raw.Read(c.look) == nil && c.silent
+	return &connection{Conn: c, abort: func() { _ = c.Close() }}
 }
 
 // awaitRefusal gives an answer that the replica may have sent before it stopped

@@ -71,27 +71,18 @@ func (d *direct) roundTrip(ctx context.Context, m *message) (*http.Response, err
 	}
 }
 
-// acquire takes a connection that is open as far as can be known. Errors of dials
-// are *DialErrors.
+// acquire takes a connection. Errors of dials are *DialErrors.
 func (d *direct) acquire(ctx context.Context) (*connection, error) {
-	for {
-		c, wait := d.take() //nolint:contextcheck // a dial is for whoever is first
-		if wait != nil {
-			select {
-			case got := <-wait:
-				if got.err != nil {
-					return nil, got.err
-				}
-				c = got.conn
-			case <-ctx.Done():
-				d.abandon(wait)
-				return nil, context.Cause(ctx)
-			}
-		}
-		if !c.used || c.quiet() {
-			return c, nil
-		}
-		_ = c.Close()
+	c, wait := d.take() //nolint:contextcheck // a dial is for whoever is first
+	if wait == nil {
+		return c, nil
+	}
+	select {
+	case got := <-wait:
+		return got.conn, got.err
+	case <-ctx.Done():
+		d.abandon(wait)
+		return nil, context.Cause(ctx)
 	}
 }
 

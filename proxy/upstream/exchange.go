@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/muxproxy/muxproxy/nonblock"
 )
 
 var (
@@ -37,6 +40,8 @@ type exchange struct {
 	conn     *connection
 	ctx      context.Context // the call's, which ends with the body
 	unwatch  func() bool     // keeps the end of ctx from closing the connection
+	message  *message        // until it has been written
+	buffer   *[]byte         // that it is written from in one piece
 	upload   *upload         // of a long request; nil when it left in one piece
 	response http.Response
 	held     atomic.Bool // conn is the call's: whoever clears it decides on its end
@@ -95,23 +100,26 @@ func (x *exchange) failedToSend() error {
 
 // send writes the request, or begins to.
 func (x *exchange) send(m *message) error {
-	buffer := x.pool.buffer()
-	defer x.pool.buffers.Put(buffer)
-	b, err := m.appendHead((*buffer)[:0])
+	x.message, x.buffer = m, x.pool.buffer()
+	b, err := m.appendHead((*x.buffer)[:0])
 	if err != nil {
 		return &DialError{Replica: x.pool.replica.target.replica, Err: err}
 	}
 	if len(m.body) > maxTogether {
-		*buffer = nil // the upload has it
+		if x.conn.used && !nonblock.Quiet(x.conn.Conn) {
+			return errUnsent
+		}
+		x.message, x.buffer = nil, nil // the upload's
 		x.upload = startUpload(x.conn, b, m)
 		return nil
 	}
 	b = append(b, m.body...)
-	*buffer = b
-	n, err := x.conn.Write(b)
+	*x.buffer = b
+	// Whoever is ready comes first: writes right after each other wake a peer once.
+	runtime.Gosched()
+	n, err := x.write(b)
 	switch {
 	case err == nil:
-		m.written()
 		return nil
 	case n == 0:
 		return fmt.Errorf("%w: %w", errUnsent, err)
@@ -120,6 +128,26 @@ func (x *exchange) send(m *message) error {
 		x.conn.awaitRefusal()
 		return nil
 	}
+}
+
+// write writes the request in one piece. On a connection that was idle it waits for
+// the answer too; a new one may have been answered already, with a refusal.
+func (x *exchange) write(b []byte) (int, error) {
+	if x.conn.used {
+		return nonblock.Ask(x.conn.Conn, b, x)
+	}
+	n, err := x.conn.Write(b)
+	if err == nil {
+		x.Written()
+	}
+	return n, err
+}
+
+// Written implements nonblock.Request: it lets go of the request's memory.
+func (x *exchange) Written() {
+	x.pool.buffers.Put(x.buffer)
+	x.message.written()
+	x.buffer, x.message = nil, nil
 }
 
 // receive reads the header of the answer.
