@@ -2,7 +2,11 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/muxproxy/muxproxy/proxy/dialect"
@@ -39,7 +43,7 @@ func (x *exchange) forwardBody(ofModel bool) error {
 	return x.forward(session, string(x.route), body)
 }
 
-// forward passes a request of a session up and its answer down, both whole.
+// forward passes a request of a session up and its answer down.
 func (x *exchange) forward(session *registry.Session, path string, body []byte) error {
 	settings := session.Settings()
 	x.upstream = settings.Upstream
@@ -51,7 +55,8 @@ func (x *exchange) forward(session *registry.Session, path string, body []byte) 
 	defer cancel(nil)
 	stop := context.AfterFunc(session.Life(), func() { cancel(context.Cause(session.Life())) })
 	defer stop()
-	defer x.limitHeader(cancel)()
+	stopLimit := x.limitHeader(cancel)
+	defer stopLimit()
 	c := &call{exchange: x, session: session, ctx: ctx, cancel: cancel}
 	defer c.budget.stop()
 	response, err := target.Send(ctx, &upstream.Request{
@@ -77,16 +82,73 @@ func (x *exchange) forward(session *registry.Session, path string, body []byte) 
 		x.begin(response.StatusCode)
 		return nil
 	}
-	answer, err := c.readAnswer()
+	return c.passDown(stopLimit)
+}
+
+// longAnswer is the length from which an answer that is passed through is long.
+const longAnswer = 1 << 20
+
+// passDown passes the upstream's answer on. It is held until it is whole, so that
+// what goes wrong is told by a status. A long one, which could take any amount of
+// memory, goes on as it comes once so much of it is there; begins is called then.
+func (c *call) passDown(begins func()) error {
+	size, most := c.response.ContentLength, c.proxy.options.MaxBodyBytes
+	if size > most {
+		return tooLong(most)
+	}
+	c.budget.start(c.cancel, c.proxy.idle)
+	c.answer = renewingReader{c.response.Body, &c.budget}
+	body, err := readLimited(io.LimitReader(&c.answer, longAnswer), min(size, longAnswer), most, &c.last, slices.Grow)
+	c.budget.stop()
+	c.answered = time.Now()
 	if err != nil {
-		return gone(err)
+		return gone(c.readError(err))
 	}
-	if response.StatusCode >= http.StatusBadRequest {
-		x.outcome = outcomeOf(statusKind(response.StatusCode))
+	status := c.response.StatusCode
+	if status >= http.StatusBadRequest {
+		c.outcome = outcomeOf(statusKind(status))
 	}
-	answerHeader(x.writer.Header(), response.Header)
-	x.deliver(response.StatusCode, answer)
+	h := c.writer.Header()
+	answerHeader(h, c.response.Header)
+	if len(body) < longAnswer {
+		c.deliver(status, body)
+		return nil
+	}
+	begins()
+	if size >= 0 {
+		h.Set("Content-Length", strconv.FormatInt(size, 10))
+	}
+	c.begin(status)
+	if err := c.passRest(body); err != nil {
+		c.brokeOff(err)
+	}
 	return nil
+}
+
+// passRest writes what has come of an answer, and then the rest as it comes.
+func (c *call) passRest(piece []byte) error {
+	buf, most := make([]byte, firstHeld), c.proxy.options.MaxBodyBytes
+	var ended error
+	for length := int64(0); ; {
+		if length += int64(len(piece)); length > most {
+			return tooLong(most)
+		}
+		if err := c.write(piece); err != nil {
+			return clientGone(err)
+		}
+		switch {
+		case errors.Is(ended, io.EOF):
+			return nil
+		case ended != nil:
+			return gone(c.readError(ended))
+		}
+		c.budget.start(c.cancel, c.proxy.idle) // not while the client is written to
+		var n int
+		n, ended = c.answer.Read(buf)
+		c.budget.stop()
+		c.answered = time.Now()
+		piece = buf[:n]
+	}
 }
 
 // limitHeader gives up what is passed through before the public side of the server

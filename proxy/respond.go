@@ -140,16 +140,21 @@ func (c *call) readAnswer() ([]byte, error) {
 	c.answer = renewingReader{c.response.Body, &c.budget}
 	body, err := readLimited(&c.answer, c.response.ContentLength, c.proxy.options.MaxBodyBytes, &c.last, slices.Grow)
 	c.answered = time.Now()
-	if err == nil {
-		return body, nil
+	if err != nil {
+		err = c.readError(err)
 	}
+	return body, err
+}
+
+// readError is what a body amounts to that could not be read to its end.
+func (c *call) readError(err error) error {
 	if _, ok := errors.AsType[*sizeError](err); ok {
-		return body, tooLong(c.proxy.options.MaxBodyBytes)
+		return tooLong(c.proxy.options.MaxBodyBytes)
 	}
 	if cause := context.Cause(c.ctx); cause != nil {
-		return body, cause
+		return cause
 	}
-	return body, truncated(err)
+	return truncated(err)
 }
 
 func tooLong(limit int64) error {

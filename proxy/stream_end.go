@@ -81,15 +81,19 @@ func (r *relay) breakOff(err error) {
 // tell ends a stream that must not look whole: an error event, if there is
 // still somebody to read it, and a broken connection.
 func (c *call) tell(err error) {
-	refusal := refusalOf(err)
-	c.err, c.outcome, c.broken = err, refusal.outcome, true
-	if kind := failureKind(err); refusal.outcome == metrics.OutcomeRefused {
-		c.outcome = outcomeOf(kind)
-	}
-	c.end = endOf(err)
-	if refusal.status != statusClientGone {
+	if refusal := c.brokeOff(err); refusal.status != statusClientGone {
 		_ = c.write(c.dialect.ErrorEvent(refusal.body())) // the connection is given up either way
 	}
+}
+
+// brokeOff notes why an answer that has begun is not whole.
+func (c *call) brokeOff(err error) refusal {
+	r := refusalOf(err)
+	c.err, c.outcome, c.end, c.broken = err, r.outcome, endOf(err), true
+	if r.outcome == metrics.OutcomeRefused {
+		c.outcome = outcomeOf(failureKind(err))
+	}
+	return r
 }
 
 // endOf says in one word why a stream was broken off.
