@@ -108,16 +108,7 @@ func appendTurn(dst []byte, t *registry.Turn, other func(index int) (*registry.T
 		_, before := reading(parent)
 		view.ExtendsParent = extends(details.PromptTokenIDs, before)
 	}
-	meta, err := encode(view)
-	if err != nil {
-		return dst, err
-	}
-	dst = append(dst, meta[:len(meta)-1]...)
-	dst = append(dst, `,"request":`...)
-	dst = appendRaw(dst, t.Request())
-	dst = append(dst, `,"response":`...)
-	dst = appendRaw(dst, response)
-	return append(dst, '}'), nil
+	return appendWithBodies(dst, view, t.Request(), "response", response)
 }
 
 // reading is what a turn's response amounts to, and what can be read from it.
@@ -221,14 +212,20 @@ func appendFailedCall(dst []byte, f *registry.FailedCall) ([]byte, error) {
 	if !utf8.Valid(received) {
 		view.ReceivedBase64, received = base64.StdEncoding.EncodeToString(received), nil
 	}
+	return appendWithBodies(dst, view, f.Request(), "received", received)
+}
+
+// appendWithBodies appends a turn or failed call as JSON, with the bytes that were
+// sent and those that came back, under this name, as its last members.
+func appendWithBodies(dst []byte, view any, request []byte, name string, received []byte) ([]byte, error) {
 	meta, err := encode(view)
 	if err != nil {
 		return dst, err
 	}
 	dst = append(dst, meta[:len(meta)-1]...)
 	dst = append(dst, `,"request":`...)
-	dst = appendRaw(dst, f.Request())
-	dst = append(dst, `,"received":`...)
+	dst = appendRaw(dst, request)
+	dst = append(append(append(dst, `,"`...), name...), `":`...)
 	dst = appendRaw(dst, received)
 	return append(dst, '}'), nil
 }

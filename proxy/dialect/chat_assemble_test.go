@@ -122,6 +122,10 @@ func TestAssembleKeepsUnknownFields(t *testing.T) {
 			`data: {"choices":[{"index":0,"delta":{"content":null}}]}` + "\n\n" + `data: {"choices":[{"index":0,"delta":{"content":"a"}}]}` + "\n\n" + `data: {"choices":[{"index":0,"delta":{"content":null}}]}` + "\n\n",
 			`{"choices":[{"index":0,"message":{"content":"a"}}]}`,
 		},
+		"text in place of a message, as the stream is read": {
+			`data: {"object":"chat.completion.chunk","choices":[{"index":0,"text":"a"}]}` + "\n\n" + `data: {"choices":[{"index":0,"text":"b"}]}` + "\n\n",
+			`{"object":"chat.completion","choices":[{"index":0,"text":"ab"}]}`,
+		},
 		"no blank line at the end, comments and junk": {
 			": hi\n\ndata: junk\n\n" + `data: {"id":"c","choices":[{"index":0,"delta":{"content":"a"}}]}`,
 			`{"id":"c","choices":[{"index":0,"message":{"content":"a"}}]}`,

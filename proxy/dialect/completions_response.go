@@ -47,40 +47,5 @@ func (s *completionsStream) Result() Result {
 	return result
 }
 
-// Assemble implements Dialect.
-func (Completions) Assemble(stream []byte) ([]byte, error) {
-	whole := &merged{}
-	for chunk := range chunks(stream) {
-		whole.completionsChunk(chunk)
-	}
-	return whole.text()
-}
-
-func (m *merged) completionsChunk(object rawjson.Object) {
-	for _, member := range object.Members {
-		value := object.Src[member.ValueStart:member.ValueEnd]
-		switch key := string(member.Key); key {
-		case "usage":
-			m.latest(key, value)
-		case "choices":
-			for choice := range rawjson.Elements(value) {
-				m.item(key, choice).completionsChoice(choice)
-			}
-		default:
-			m.once(key, value)
-		}
-	}
-}
-
-func (m *merged) completionsChoice(choice []byte) {
-	for name, value := range rawjson.Fields(choice) {
-		switch key := string(name); {
-		case key == "index":
-			m.once(key, value)
-		case key == "text" || rawjson.Kind(value) == '[' || rawjson.Kind(value) == '{':
-			m.accumulate(key, value)
-		default:
-			m.latest(key, value)
-		}
-	}
-}
+// Assemble implements Dialect. A chunk is called what the whole is.
+func (Completions) Assemble(stream []byte) ([]byte, error) { return assembleChoices(stream, nil) }

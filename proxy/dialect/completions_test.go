@@ -174,6 +174,15 @@ func TestCompletionsStreamAmountsToItsJSON(t *testing.T) {
 	}
 }
 
+func TestAssembledCompletionKeepsItsObjectAndUnknownFields(t *testing.T) {
+	stream := `data: {"object":"text_completion","choices":[{"index":1,"text":"b","stop_reason":null},{"index":0,"text":"\ud83d","x":{"y":"1"}}]}` + "\n\n" +
+		`data: {"object":"text_completion","choices":[{"index":0,"text":"\ude00","x":{"y":"2"}},{"index":1,"text":"c","stop_reason":7}],"late":1}` + "\n\ndata: [DONE]\n\n"
+	want := `{"object":"text_completion","choices":[{"index":0,"text":"\ud83d\ude00","x":{"y":"12"}},{"index":1,"text":"bc","stop_reason":7}],"late":1}`
+	if got, err := (dialect.Completions{}).Assemble([]byte(stream)); err != nil || string(got) != want {
+		t.Errorf("got %v\n%s\nwant\n%s", err, got, want)
+	}
+}
+
 func TestCompletionsStreamWaitsForEveryChoice(t *testing.T) {
 	for request, want := range map[string]int{
 		`{"prompt":"a","n":2,"stream":true}`:           2,

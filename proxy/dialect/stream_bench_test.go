@@ -48,3 +48,31 @@ func BenchmarkStream(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkAssemble puts a stream of 1000 events together.
+func BenchmarkAssemble(b *testing.B) {
+	for _, s := range []struct {
+		name    string
+		dialect dialect.Dialect
+		event   string
+	}{
+		{"chat", dialect.Chat{}, `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1764500000,"model":"local",` +
+			`"choices":[{"index":0,"delta":{"content":" token%d"},"logprobs":null,"finish_reason":null}]}` + "\n\n"},
+		{"completions", dialect.Completions{}, `data: {"id":"cmpl-1","object":"text_completion","created":1764500000,"model":"local",` +
+			`"choices":[{"index":0,"text":" token%d","logprobs":null,"finish_reason":null}]}` + "\n\n"},
+	} {
+		b.Run(s.name, func(b *testing.B) {
+			var stream []byte
+			for i := range 1000 {
+				stream = fmt.Appendf(stream, s.event, i)
+			}
+			b.SetBytes(int64(len(stream)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.dialect.Assemble(stream); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
