@@ -64,6 +64,9 @@ func (s *store) lists(field string, to []keptList) []keptList {
 func (w *walker) known(lists []keptList, field string, text []byte) (best Known) {
 	var nearest *part
 	for _, l := range lists {
+		if best.common >= min(l.value.length, len(text)) || l.value.at(best.common) != text[best.common] {
+			continue // it has no more in common with text
+		}
 		shared := l.value.sharedStart(nearest)
 		if shared > best.common {
 			continue // it differs from text where the nearest does

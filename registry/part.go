@@ -68,6 +68,20 @@ func (w *walker) backward(p *part, lo, hi int) {
 	}
 }
 
+// at returns the byte of p at i.
+func (p *part) at(i int) byte {
+	for {
+		switch end := p.prefix + len(p.middle); {
+		case i < p.prefix:
+		case i < end:
+			return p.middle[i-p.prefix]
+		default:
+			i += p.base.length - p.length
+		}
+		p = p.base
+	}
+}
+
 // sharedStart returns how many bytes p and q, which may be nil, are known to have in common at their start: what both have of a part
 // that they are made of, which is looked for as far as the recent records can be from each other.
 func (p *part) sharedStart(q *part) int {
