@@ -3,7 +3,6 @@
 package nonblock
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -42,7 +41,7 @@ type conn struct {
 
 	leaves  *leaves // where its peer is watched for; nil is nowhere
 	number  uint64  // there
-	left    context.CancelFunc
+	leave   leave
 	watched bool
 	alone   bool // the last Read was for one byte; whoever reads guards it
 	closed  atomic.Bool
@@ -62,9 +61,7 @@ type direction struct {
 func (c *conn) Close() error {
 	if c.leaves != nil && !c.closed.Swap(true) {
 		c.leaves.drop(c.number)
-		if c.left != nil {
-			c.left()
-		}
+		c.leave.happened()
 	}
 	return c.TCPConn.Close()
 }

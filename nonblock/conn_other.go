@@ -17,3 +17,6 @@ func Listen(l net.Listener) net.Listener { return l }
 
 // Context gives ctx back, because there is no such connection.
 func Context(ctx context.Context, _ net.Conn) context.Context { return ctx }
+
+// AfterLeave is [context.AfterFunc].
+func AfterLeave(ctx context.Context, f func()) (stop func() bool) { return context.AfterFunc(ctx, f) }

@@ -23,9 +23,66 @@ func Context(ctx context.Context, c net.Conn) context.Context {
 	if !ok || q.leaves == nil {
 		return ctx
 	}
-	ctx, q.left = context.WithCancel(ctx) // Close calls it
-	q.watched = q.leaves.add(q)
+	ctx, q.leave.end = context.WithCancel(ctx)
+	if q.watched = q.leaves.add(q); q.watched {
+		ctx = context.WithValue(ctx, leaveKey{}, &q.leave)
+	}
 	return ctx
+}
+
+// AfterLeave is [context.AfterFunc] for a request's context. Where Context has ended
+// that already when the peer leaves, there is no context made for it.
+func AfterLeave(ctx context.Context, f func()) (stop func() bool) {
+	if l, ok := ctx.Value(leaveKey{}).(*leave); ok {
+		if stop, ok := l.after(f); ok {
+			return stop
+		}
+	}
+	return context.AfterFunc(ctx, f)
+}
+
+type leaveKey struct{}
+
+// A leave is the end of a connection, by its peer or by Close.
+type leave struct {
+	end context.CancelFunc // nil if nobody asked for a context
+
+	mu   sync.Mutex
+	over bool
+	then func() // what to do; nil is nothing
+}
+
+func (l *leave) happened() {
+	l.mu.Lock()
+	then := l.then
+	l.over, l.then = true, nil
+	l.mu.Unlock()
+	if then != nil {
+		go then()
+	}
+	if l.end != nil {
+		l.end()
+	}
+}
+
+// after has f called when it has happened, if there is nothing to do yet.
+func (l *leave) after(f func()) (stop func() bool, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over || l.then != nil {
+		return nil, false
+	}
+	l.then = f
+	return l.nothing, true
+}
+
+// nothing leaves nothing to do, and reports whether there was something.
+func (l *leave) nothing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	had := l.then != nil
+	l.then = nil
+	return had
 }
 
 // leaves tells connections that their peers have left, all of them on one
@@ -71,7 +128,7 @@ func (l *leaves) look(uintptr) bool {
 			q := l.conns[uint64(uint32(e.Fd))|uint64(uint32(e.Pad))<<32] //nolint:gosec // as add divided it
 			l.mu.Unlock()
 			if q != nil {
-				q.left()
+				q.leave.happened()
 			}
 		}
 		if n < len(events) {

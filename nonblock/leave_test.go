@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -142,6 +143,54 @@ func TestWhoeverWantsOneByteGetsIt(t *testing.T) {
 	}
 	if string(got) != text {
 		t.Errorf("got %q, want %q", got, text)
+	}
+}
+
+func TestWhatIsToBeDoneAfterLeavingIsDoneOnce(t *testing.T) {
+	for name, leave := range map[string]func(c *net.TCPConn, server *http.Server){
+		"close":        func(c *net.TCPConn, _ *http.Server) { c.Close() },
+		"half-close":   func(c *net.TCPConn, _ *http.Server) { _ = c.CloseWrite() },
+		"reset":        func(c *net.TCPConn, _ *http.Server) { reset(c, nil) },
+		"server close": func(_ *net.TCPConn, server *http.Server) { server.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			begun, did, ended := make(chan struct{}), make(chan string, 9), make(chan bool, 2)
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := &http.Server{ConnContext: nonblock.Context, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				kept := nonblock.AfterLeave(r.Context(), func() { did <- "what was stopped" })
+				if !kept() {
+					t.Error("it was too late to stop it")
+				}
+				first := nonblock.AfterLeave(r.Context(), func() { did <- "first" })
+				second := nonblock.AfterLeave(r.Context(), func() { did <- "second" })
+				close(begun)
+				<-r.Context().Done()
+				nonblock.AfterLeave(r.Context(), func() { did <- "late" })
+				ended <- first()
+				ended <- second()
+			})}
+			var serving sync.WaitGroup
+			serving.Go(func() { _ = server.Serve(nonblock.Listen(l)) })
+			defer serving.Wait()
+			defer server.Close()
+			c := ask(t, l.Addr().String())
+			<-begun
+			leave(c, server)
+			for range cap(ended) {
+				if <-ended {
+					t.Error("it is said to have been stopped")
+				}
+			}
+			got := []string{<-did, <-did, <-did}
+			slices.Sort(got)
+			if want := []string{"first", "late", "second"}; !slices.Equal(got, want) || len(did) > 0 {
+				t.Errorf("got %q and %d more; want %q", got, len(did), want)
+			}
+		})
 	}
 }
 

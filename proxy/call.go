@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muxproxy/muxproxy/metrics"
+	"github.com/muxproxy/muxproxy/nonblock"
 	"github.com/muxproxy/muxproxy/proxy/dialect"
 	"github.com/muxproxy/muxproxy/proxy/upstream"
 	"github.com/muxproxy/muxproxy/registry"
@@ -55,7 +56,7 @@ func (x *exchange) call() error {
 	defer c.cancel(nil)
 	// A client that leaves cancels the call, but not through its context:
 	// context.Canceled would not say who cancelled.
-	stop := context.AfterFunc(x.request.Context(), c.clientLeft)
+	stop := nonblock.AfterLeave(x.request.Context(), c.clientLeft)
 	defer stop()
 
 	body, err := x.readBody(base)
