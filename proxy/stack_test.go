@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"io"
 	"net"
@@ -55,6 +56,7 @@ type settings struct {
 	upstream upstream.Config
 	dial     func(ctx context.Context, network, addr string) (net.Conn, error) // to the upstream
 	memory   bool                                                              // no sockets
+	tls      *tls.Config                                                       // of https upstreams
 }
 
 type logs struct {
@@ -97,7 +99,7 @@ func newStack(t *testing.T, change ...func(*settings)) *stack {
 	if set.dial != nil {
 		dialModel = set.dial
 	}
-	s.upstreams = upstream.NewSet(upstream.Options{Dial: dialModel, ConnectTimeout: 2 * time.Second})
+	s.upstreams = upstream.NewSet(upstream.Options{Dial: dialModel, ConnectTimeout: 2 * time.Second, TLS: set.tls})
 	t.Cleanup(s.upstreams.Close)
 	config := set.upstream
 	if len(config.Replicas) == 0 {

@@ -3,8 +3,11 @@ package proxy_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -187,6 +190,31 @@ func TestEarlyRefusalOfABigBodyIsPassedOn(t *testing.T) {
 		}
 	}
 	r.wantTurns(0, registry.FailureClientError, registry.FailureClientError, registry.FailureClientError, registry.FailureClientError, registry.FailureClientError)
+}
+
+// Over HTTP/2 net/http sends no more of a request that is being refused, and leaves
+// the upstream waiting for it.
+func TestRefusalThatWaitsForTheRestOfItsRequestIsPassedOn(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, "no")
+		_ = http.NewResponseController(w).Flush()
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	s := newStack(t, at(server.URL), func(set *settings) { set.tls = &tls.Config{RootCAs: roots} })
+	r := s.register(registry.Spec{})
+	for _, extra := range []string{"", streaming + ","} {
+		got := r.chat("m", extra+`"padding":"`+strings.Repeat("a", 4<<20)+`"`)
+		if got.StatusCode != http.StatusForbidden || string(got.body) != "no" || got.err != nil {
+			t.Errorf("got %d %q, %v", got.StatusCode, got.body, got.err)
+		}
+	}
+	r.wantTurns(0, registry.FailureAuth, registry.FailureAuth)
 }
 
 // A replica that has vanished costs nothing but a look at the next one.

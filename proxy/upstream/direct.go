@@ -62,7 +62,7 @@ func (d *direct) roundTrip(ctx context.Context, m *message) (*http.Response, err
 		err = x.run(m)
 		switch {
 		case err == nil:
-			return &x.response, nil
+			return refusable(ctx, &x.response, x), nil
 		case !errors.Is(err, errUnsent) || ctx.Err() != nil:
 			return nil, err
 		case !c.used:

@@ -86,6 +86,11 @@ func afterFunc(ctx context.Context, f func()) (stop func() bool) {
 	return context.AfterFunc(ctx, f)
 }
 
+// isWritten implements sending.
+func (x *exchange) isWritten() bool {
+	return x.broke == nil && (x.upload == nil || x.upload.succeeds(0))
+}
+
 // failedToSend is what has cut the request short until now.
 func (x *exchange) failedToSend() error {
 	if x.upload != nil {

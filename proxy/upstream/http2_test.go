@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +21,9 @@ import (
 const (
 	frameData     = 0x0
 	frameHeaders  = 0x1
+	frameReset    = 0x3
 	frameSettings = 0x4
+	framePing     = 0x6
 	frameGoAway   = 0x7
 
 	flagAck        = 0x1
@@ -30,8 +33,9 @@ const (
 
 // An http2Peer is a replica that speaks HTTP/2 as badly as a test wants it to.
 type http2Peer struct {
-	r   *bufio.Reader
-	out chan []byte // frames, written by a goroutine: in memory a write waits for its reader
+	r     *bufio.Reader
+	out   chan []byte // frames, written by a goroutine: in memory a write waits for its reader
+	alive atomic.Bool // it answers pings
 }
 
 // http2Replica runs handle for every connection to https://replica.example, numbered
@@ -77,23 +81,33 @@ func (p *http2Peer) write(kind, flags byte, stream uint32, payload []byte) {
 	p.out <- append(frame, payload...)
 }
 
+// frame waits for the next frame, acknowledging what wants to be; ok says that there is one.
+func (p *http2Peer) frame() (kind, flags byte, stream uint32, ok bool) {
+	var head [9]byte
+	if _, err := io.ReadFull(p.r, head[:]); err != nil {
+		return 0, 0, 0, false
+	}
+	payload := make([]byte, binary.BigEndian.Uint32(head[:])>>8)
+	if _, err := io.ReadFull(p.r, payload); err != nil {
+		return 0, 0, 0, false
+	}
+	kind, flags = head[3], head[4]
+	switch {
+	case flags&flagAck != 0:
+	case kind == frameSettings:
+		p.write(frameSettings, flagAck, 0, nil)
+	case kind == framePing && p.alive.Load():
+		p.write(framePing, flagAck, 0, payload)
+	}
+	return kind, flags, binary.BigEndian.Uint32(head[5:]), true
+}
+
 // request waits for the next whole request and returns its stream, 0 if there is none.
-func (p *http2Peer) request() (stream uint32) {
+func (p *http2Peer) request() uint32 {
 	for {
-		var head [9]byte
-		if _, err := io.ReadFull(p.r, head[:]); err != nil {
-			return 0
-		}
-		length := int(binary.BigEndian.Uint32(head[:]) >> 8)
-		if _, err := p.r.Discard(length); err != nil {
-			return 0
-		}
-		kind, flags := head[3], head[4]
-		switch {
-		case kind == frameSettings && flags&flagAck == 0:
-			p.write(frameSettings, flagAck, 0, nil)
-		case (kind == frameData || kind == frameHeaders) && flags&flagEndStream != 0:
-			return binary.BigEndian.Uint32(head[5:])
+		kind, flags, stream, ok := p.frame()
+		if !ok || (kind == frameData || kind == frameHeaders) && flags&flagEndStream != 0 {
+			return stream
 		}
 	}
 }
@@ -103,6 +117,11 @@ func (p *http2Peer) answer(stream uint32) {
 	const status200 = 0x80 | 8 // in the static table of HPACK (RFC 7541, appendix A)
 	p.write(frameHeaders, flagEndHeaders, stream, []byte{status200})
 	p.write(frameData, flagEndStream, stream, []byte(`{"ok":true}`))
+}
+
+// refuse begins an answer with status 403.
+func (p *http2Peer) refuse(stream uint32) {
+	p.write(frameHeaders, flagEndHeaders, stream, append([]byte{0x08, 3}, "403"...)) // the name of entry 8, and a value
 }
 
 func (p *http2Peer) goAway(last uint32) {

@@ -62,7 +62,7 @@ func (s *standard) roundTrip(ctx context.Context, m *message) (*http.Response, e
 	c.done(&c.answered)
 	c.ReadCloser = res.Body
 	res.Body = c
-	return res, nil
+	return refusable(ctx, res, c), nil
 }
 
 func (c *standardCall) attempts(ctx context.Context) (*http.Response, error) {
@@ -139,6 +139,13 @@ func (c *standardCall) done(what *bool) {
 	c.message.body = nil
 	c.mu.Unlock()
 	c.message.request.written()
+}
+
+// isWritten implements sending.
+func (c *standardCall) isWritten() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wrote
 }
 
 // unused reports whether the call failed because its connection was closed before
