@@ -12,7 +12,9 @@
 //
 // A call is moved to another replica, or sent again on another connection, only
 // as long as not one byte of it was written: afterwards a generation may have
-// begun, and the failure is the caller's to report.
+// begun, and the failure is the caller's to report. What an HTTP/2 replica gives back
+// as not begun net/http sends again: streams behind a GOAWAY or reset as refused, and
+// also with PROTOCOL_ERROR, which it takes for that.
 //
 // Replicas that are reached directly and without encryption are spoken to in
 // HTTP/1.1 by this package itself, which costs less than half of what net/http's

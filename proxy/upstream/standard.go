@@ -19,7 +19,8 @@ var errNotNeeded = errors.New("connection not needed")
 // with. Here a dial begins only while there are fewer connections than calls, so
 // that there are never more connections than there were calls at once. A call can
 // wait for its dial only while some connection has no call: one that is about to
-// be given to it, or that is about to close and then makes room.
+// be given to it, or that is about to close and then makes room. One that speaks HTTP/2
+// may do neither, and is not counted.
 type standard struct {
 	replica   *replica
 	transport *http.Transport
@@ -27,7 +28,7 @@ type standard struct {
 	mu      sync.Mutex // guards what follows
 	retired bool       // no more calls will come
 	calls   int        // calls and health checks that may need a connection
-	conns   int        // connections open or being made
+	conns   int        // connections open or being made, without those that calls share
 	waiting []*turn
 }
 

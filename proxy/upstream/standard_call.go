@@ -25,7 +25,8 @@ type standardCall struct {
 	conn          *standardConn
 	before        int64 // bytes written to conn before this call
 	reused        bool
-	multiplexed   bool // HTTP/2
+	multiplexed   bool          // HTTP/2
+	shares        *standardConn // conn, if that is multiplexed and this call one of those on it
 	ended         atomic.Bool
 
 	mu     sync.Mutex // guards what follows
@@ -100,20 +101,36 @@ func (c *standardCall) getConn(string) { c.route.settled.Store(false) }
 
 func (c *standardCall) gotConn(info httptrace.GotConnInfo) {
 	c.route.settle()
+	c.leaveConn()
 	inner := info.Conn
 	c.multiplexed = false
 	if t, ok := inner.(*tls.Conn); ok {
 		c.multiplexed = t.ConnectionState().NegotiatedProtocol == "h2"
 		inner = t.NetConn()
 	}
+	if t, ok := inner.(*tls.Conn); ok { // of the proxy
+		inner = t.NetConn()
+	}
 	c.conn, _ = inner.(*standardConn)
 	c.reused = info.Reused
 	if c.conn != nil {
 		c.before = c.conn.written.Load()
+		if c.multiplexed {
+			c.conn.share()
+			c.shares = c.conn
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wrote = false
+}
+
+// leaveConn leaves a connection to the calls that share it.
+func (c *standardCall) leaveConn() {
+	if c.shares != nil {
+		c.shares.unshare()
+		c.shares = nil
+	}
 }
 
 func (c *standardCall) wroteRequest(info httptrace.WroteRequestInfo) {
@@ -160,5 +177,6 @@ func (c *standardCall) Close() error {
 		return nil
 	}
 	defer c.route.transport.leave()
+	defer c.leaveConn()
 	return c.ReadCloser.Close()
 }

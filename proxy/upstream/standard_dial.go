@@ -5,11 +5,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"sync/atomic"
 )
 
 // dial makes a connection.
@@ -94,41 +92,4 @@ func (s *standard) checkProxy(_ context.Context, _ *url.URL, _ *http.Request, re
 		return nil
 	}
 	return s.replica.dialFailed(errors.New("proxy answered " + res.Status))
-}
-
-// standardConn counts what was written, which tells a call that may be sent again from
-// one that may have begun.
-type standardConn struct {
-	net.Conn
-	transport *standard
-	written   atomic.Int64
-	closed    atomic.Bool
-}
-
-// Write implements net.Conn.
-func (c *standardConn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	c.written.Add(int64(n))
-	return n, err
-}
-
-// ReadFrom implements io.ReaderFrom. Bodies are in memory, but net/http hides that
-// from the connection, and would copy them through a buffer made for each call.
-func (c *standardConn) ReadFrom(r io.Reader) (int64, error) {
-	if limited, ok := r.(*io.LimitedReader); ok {
-		if body, ok := limited.R.(io.WriterTo); ok { // exactly as long as the limit
-			n, err := body.WriteTo(c)
-			limited.N -= n
-			return n, err
-		}
-	}
-	return io.Copy(struct{ io.Writer }{c}, r)
-}
-
-// Close implements net.Conn.
-func (c *standardConn) Close() error {
-	if !c.closed.Swap(true) {
-		defer c.transport.disconnected()
-	}
-	return c.Conn.Close()
 }
