@@ -1,6 +1,7 @@
 package upstream_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -51,7 +52,7 @@ func TestARefusalThatWaitsForItsRequestEnds(t *testing.T) {
 		wait func(r *http.Request)
 	}{
 		{"for the rest of it", 8 << 20, func(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }},
-		{"for nothing, reading nothing", 64 << 20, func(r *http.Request) {
+		{"for nothing, reading nothing", 16 << 20, func(r *http.Request) {
 			select {
 			case <-r.Context().Done():
 			case <-over:
@@ -68,6 +69,7 @@ func TestARefusalThatWaitsForItsRequestEnds(t *testing.T) {
 		})
 		for _, way := range ways {
 			t.Run(c.name+", "+way.name, func(t *testing.T) {
+				t.Parallel()
 				began := time.Now()
 				res, err := way.u.Send(t.Context(), chat(repeat("x", c.size)))
 				if err != nil {
@@ -85,7 +87,7 @@ func TestARefusalThatWaitsForItsRequestEnds(t *testing.T) {
 			})
 		}
 	}
-	close(over)
+	t.Cleanup(func() { close(over) }) // before the servers close, which wait for that
 }
 
 // What is being said is listened to, however long it takes; only silence ends it.
@@ -148,10 +150,10 @@ func TestARefusalOfAWrittenRequestIsWaitedFor(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		_ = control.Flush()
 		_, _ = io.Copy(io.Discard, r.Body)
+		time.Sleep(1200 * time.Millisecond)
 		if breaks.Load() {
 			panic(http.ErrAbortHandler)
 		}
-		time.Sleep(1200 * time.Millisecond)
 		_, _ = io.WriteString(w, "no")
 	})
 	for _, broken := range []bool{false, true} {
@@ -172,4 +174,43 @@ func TestARefusalOfAWrittenRequestIsWaitedFor(t *testing.T) {
 		}
 		calls.Wait()
 	}
+}
+
+// What nobody reads of a refused request takes the room that HTTP/2 gives all requests
+// on a connection together, until its stream ends.
+func TestARefusedRequestThatNobodyReadsHoldsUpNoOthers(t *testing.T) {
+	over := make(chan struct{})
+	server, options := secure(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength < 1<<20 {
+			answer(w, r)
+			return
+		}
+		w.WriteHeader(http.StatusForbidden)
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-r.Context().Done():
+		case <-over:
+		}
+	}), true)
+	defer close(over)
+	_, u := newUpstream(t, options, replicas(server.URL))
+	refused, err := u.Send(t.Context(), chat(repeat("x", 4<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var others sync.WaitGroup
+	for range 2 {
+		others.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			res, err := u.Send(ctx, chat(repeat("x", 64<<10)))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			finish(t, res)
+		})
+	}
+	finish(t, refused)
+	others.Wait()
 }
