@@ -242,7 +242,8 @@ func TestHTTPProxy(t *testing.T) {
 	wantDialError(t, err, false)
 }
 
-// The connection to a replica behind a proxy may be encrypted twice.
+// The connection to a replica behind a proxy may be encrypted twice, and both may be on
+// one host.
 func TestWhatWasWrittenThroughASecureProxyIsNotSentAgain(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		var requests atomic.Int64
@@ -251,7 +252,7 @@ func TestWhatWasWrittenThroughASecureProxyIsNotSentAgain(t *testing.T) {
 			requests.Add(1)
 			panic(http.ErrAbortHandler)
 		}), http2)
-		proxy, _ := secure(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { tunnel(w, r.Host) }), false)
+		proxy, _ := secure(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { tunnel(w, r.Host) }), true)
 		options.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(proxy.URL) }
 		config := replicas(server.URL, server.URL+"/second")
 		config.Replicas[1].Name = "second"

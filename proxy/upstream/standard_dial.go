@@ -80,7 +80,7 @@ func (s *standard) tlsConfig(addr string) *tls.Config {
 	config.ServerName = cmp.Or(config.ServerName, host)
 	config.ClientSessionCache = s.replica.sessions
 	config.NextProtos = []string{"http/1.1"}
-	if host == s.replica.target.name {
+	if addr == s.replica.target.tlsAddr() { // and no proxy, which may have the same name
 		config.NextProtos = []string{"h2", "http/1.1"}
 	}
 	return config

@@ -1,9 +1,11 @@
 package upstream
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 )
@@ -54,6 +56,12 @@ func parseTarget(raw string) (target, error) {
 		t.basic = []string{"Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password))}
 	}
 	return t, nil
+}
+
+// tlsAddr is what a connection to an https replica is dialed for.
+func (t *target) tlsAddr() string {
+	_, port, _ := net.SplitHostPort(t.host) // none may have been given
+	return net.JoinHostPort(t.name, cmp.Or(port, "443"))
 }
 
 // isRoute reports whether a path is that of one call, to which no route can be
