@@ -183,3 +183,28 @@ func TestFreshConnectionThatTakesNothingIsAFailedDial(t *testing.T) {
 		}
 	}
 }
+
+// The connection to a replica behind a proxy may be encrypted twice, and both may be on
+// one host.
+func TestWhatWasWrittenThroughASecureProxyIsNotSentAgain(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		var requests atomic.Int64
+		server, options := secure(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			requests.Add(1)
+			panic(http.ErrAbortHandler)
+		}), http2)
+		proxy, _ := secure(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { tunnel(w, r.Host) }), true)
+		options.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(proxy.URL) }
+		config := replicas(server.URL, server.URL+"/second")
+		config.Replicas[1].Name = "second"
+		_, u := newUpstream(t, options, config)
+		_, err := u.Send(t.Context(), chat("{}"))
+		if _, ok := errors.AsType[*upstream.DialError](err); ok || err == nil {
+			t.Errorf("got %v, which does not say that it broke", err)
+		}
+		if n := requests.Load(); n != 1 {
+			t.Errorf("the replicas saw %d requests, want 1", n)
+		}
+	}
+}
