@@ -15,7 +15,7 @@ import (
 // The gates of what a call may cost. They count, so that no noise can blur them;
 // the race detector would add to what they count.
 const (
-	mostAllocations      = 60       // of a JSON request of 2 KB, beyond what recording keeps
+	mostAllocations      = 53       // of a JSON request of 2 KB, beyond what recording keeps
 	mostBytes            = 64 << 10 // of a JSON request, however long it is
 	mostWrites           = 2.0      // of a JSON request, to both sides
 	mostEventWrites      = 1.05     // of an event that comes by itself
@@ -78,7 +78,7 @@ func TestGateBytesOfALongRequest(t *testing.T) {
 }
 
 func TestGateWritesOfAJSONRequest(t *testing.T) {
-	s := newBareStack(t, overridden(), jsonAnswer(1<<10))
+	s := newCountedStack(t, overridden(), jsonAnswer(1<<10))
 	for _, request := range [][]byte{s.lean(2<<10, ""), s.request(2<<10, ""), s.lean(32<<10, "")} {
 		s.roundTrip(request)
 		const n = 100
@@ -113,7 +113,7 @@ func streamed(next <-chan struct{}) func(net.Conn) {
 func sparse(t *testing.T) (s *bareStack, event, end func()) {
 	t.Helper()
 	next := make(chan struct{})
-	s = newBareStack(t, overridden(), streamed(next))
+	s = newCountedStack(t, overridden(), streamed(next))
 	if _, err := s.conn.Write(s.lean(2<<10, `,"stream":true`)); err != nil {
 		t.Fatal(err)
 	}
