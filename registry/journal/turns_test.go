@@ -17,7 +17,8 @@ func TestEachTurnOfAnEndedSessionIsThatOfItsTrace(t *testing.T) {
 	apart.turn(t, other, "apart")
 	session, _ := s.register(t, registry.Spec{ID: "a"})
 	agents := make([]conversation, 3) // that take turns
-	ids := "[1"
+	var ids strings.Builder
+	ids.WriteString("[1")
 	for i := range 60 {
 		c := &agents[i%len(agents)]
 		c.say("user", noise(200))
@@ -27,10 +28,10 @@ func TestEachTurnOfAnEndedSessionIsThatOfItsTrace(t *testing.T) {
 		failed.Fail(registry.Failure{Kind: registry.FailureTimeout, Received: []byte("half")})
 		failed.Close()
 		if i%7 == 0 {
-			ids += strings.Repeat(fmt.Sprintf(",%d", 1000+i), 40)
+			ids.WriteString(strings.Repeat(fmt.Sprintf(",%d", 1000+i), 40))
 			call := admit(t, session)
 			call.Record(registry.Request{Body: []byte(`{"prompt":"p"}`)})
-			_, err := call.Commit(registry.Response{Status: 200, Body: []byte(`{"ids":` + ids + `]}`), Shared: []byte(ids + "]")})
+			_, err := call.Commit(registry.Response{Status: 200, Body: []byte(`{"ids":` + ids.String() + `]}`), Shared: []byte(ids.String() + "]")})
 			if err != nil {
 				t.Fatal(err)
 			}
