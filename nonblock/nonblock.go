@@ -8,4 +8,7 @@
 // that took a fifth of the processor time of relaying them. But the sockets of
 // package net do not block; who has to wait does so in the poller. Deadlines,
 // errors and closing are those of package net.
+//
+// A request that is written to a connection which is idle, and the wait for its
+// answer, are one step of the poller.
 package nonblock
