@@ -150,7 +150,7 @@ func TestARefusalOfAWrittenRequestIsWaitedFor(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		_ = control.Flush()
 		_, _ = io.Copy(io.Discard, r.Body)
-		time.Sleep(1200 * time.Millisecond)
+		time.Sleep(1200 * time.Millisecond) // longer than one that was not heard is listened to
 		if breaks.Load() {
 			panic(http.ErrAbortHandler)
 		}
